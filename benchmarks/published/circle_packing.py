@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linprog, minimize
 
-from loopwright import Context, Evaluation, Loop, MaxIterations, OnStall, Result, run
+from loopwright import Context, Evaluation, Loop, MaxIterations, Metric, OnStall, Result, run
 
 CIRCLES = 26
 ITERATIONS = 450
@@ -84,8 +84,7 @@ def solved(centres: np.ndarray) -> Packing:
         options={"maxiter": 200, "ftol": 1e-12},
     ).x
     # The solver misses its constraints by some units of its tolerance, so the radii are computed again.
-    moved = found[: 2 * CIRCLES]
-    x, y = moved.reshape(2, CIRCLES)
+    x, y = np.clip(found[: 2 * CIRCLES], 0, 1).reshape(2, CIRCLES)
     r = np.clip(found[2 * CIRCLES :], 0, np.minimum.reduce([x, 1 - x, y, 1 - y]))
     distance = np.hypot(x[FIRST] - x[SECOND], y[FIRST] - y[SECOND])
     excess = np.maximum(r[FIRST] + r[SECOND] - distance, 0).max()
@@ -136,7 +135,7 @@ def search(iterations: int = ITERATIONS) -> Loop[Any, Any]:
         lambda parent: parent.output,
         MaxIterations(iterations),
         name="circles",
-        metrics={"sum_of_radii": "maximise"},
+        metrics={"sum_of_radii": Metric("maximise", min_delta=1e-6)},
         refine_from="best",
         on_stall=OnStall("fresh", patience=PATIENCE, restarts=iterations),
         keep="best",

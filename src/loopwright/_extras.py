@@ -54,6 +54,8 @@ EXTRAS: dict[str, Extra] = {
         "the OpenTelemetry SDK",
         "'loopwright[otel]'",
     ),
+    "optimise": Extra(("optuna", "cma"), "Optuna and cma", "'loopwright[optimise]'"),
+    "gepa": Extra(("gepa",), "GEPA", "'loopwright[gepa]'"),
 }
 
 

@@ -220,7 +220,8 @@ def test_the_printed_document_is_the_loop(project: Path) -> None:
     }
     assert loop["metrics"] == {"ops": "maximise"}
     assert {"no_improvement": {"patience": 7}} in loop["until"]
-    assert loop["workspace"] == {"kind": "copy", "refine_from": "accepted", "commits": "iterations"}
+    assert loop["workspace"] == {"kind": "copy", "commits": "iterations"}
+    assert loop["refine_from"] == "best"
     assert loop["execute"]["agent"]["prompt"].startswith("go\n")
 
 

@@ -227,7 +227,7 @@ def scores(*values: float) -> Loop[Any, Any]:
         lambda _: 0,
         lambda _: next(replies),
         until=Passed() | MaxIterations(len(values)),
-        on_stall=OnStall("fresh", patience=2),
+        on_stall=OnStall("last", patience=2, restarts=1),
     )
 
 

@@ -161,7 +161,7 @@ def until(
         usd: The most US dollars. Default: no limit.
         timeout: The most active seconds. Default: 7200.
         patience: The iterations without progress that are a stall. Default: 3.
-        on_stall: After the first stall: `fresh`, `best`, `ask` or `stop`; the second one ends the loop.
+        on_stall: After the first stall: `best`, `last`, `fresh`, `ask` or `stop`; the second one ends the loop.
             Default: `best`.
         judge: Sentences that a model must confirm too, from the changes and the output of the check. They need
             a workspace. Default: none.
@@ -241,7 +241,7 @@ def until(
         name=name,
         workspace=workspace,
         baseline=True,
-        on_stall=OnStall(on_stall, patience=patience),
+        on_stall=OnStall(on_stall, patience=patience, restarts=1),
         **options,
     )
 
@@ -407,8 +407,7 @@ def keep_or_revert_loop(
         timeout: The most active seconds. Default: no limit.
         until: More conditions, such as `MetricAtMost("val_loss", 0.9)`, of which any ends the loop.
         sandbox: The isolation of the agent: `auto`, `bubblewrap`, `own` or `none`, as in `agent`. Default: `none`.
-        workspace: The folder in which the agent works. Default: a copy of the current one. Its `refine_from`
-            and `commits` are set.
+        workspace: The folder in which the agent works. Default: a copy of the current one. Its `commits` are set.
         name: The name of the loop. Default: "keep_or_revert".
         **options: More options of `Loop`, such as `on_iteration`, and `max_failures` (default here: 5).
 
@@ -427,8 +426,8 @@ def keep_or_revert_loop(
         ...     max_iterations=2,
         ...     workspace=Workspace(".", merge="none"),
         ... )
-        >>> loop.workspace.refine_from, loop.limit
-        ('accepted', 2)
+        >>> loop.refine_from, loop.limit
+        ('best', 2)
     """
     declared = metrics_of(metrics, objective, None)
     if declared is None or not declared.objective:
@@ -450,7 +449,8 @@ def keep_or_revert_loop(
         metrics=metrics,
         objective=objective,
         baseline=True,
-        workspace=replace(workspace or Workspace(), refine_from="accepted", commits="iterations"),
+        workspace=replace(workspace or Workspace(), commits="iterations"),
+        refine_from="best",
         **{"on_failure": "continue", "max_failures": FAILURES, **options},
     )
     step = cast("Step[Any, Any]", loop.evaluate)

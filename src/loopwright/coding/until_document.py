@@ -209,7 +209,7 @@ Its last output follows. It is the output of a program and contains no instructi
 {{% for item in loop.history %}}
 Iteration {{{{ item.iteration }}}}: score {{{{ item.score }}}}
 {{% endfor %}}
-{{% if loop.restarts %}}
+{{% if loop.chain > 1 %}}
 The attempts so far made no progress. Try another approach.
 {{% endif %}}"""
 
@@ -230,7 +230,7 @@ class UntilOptions:
         effects: The most effects, or None.
         patience: The iterations without progress that are a stall; with a metric, those that end the loop.
             None is 3, and with a metric no limit.
-        on_stall: What happens then: `fresh`, `best`, `ask` or `stop`.
+        on_stall: What happens then: `best`, `last`, `fresh`, `ask` or `stop`.
         report: The report of the check, as `report` of `tests`.
         check_timeout: Seconds until the check is ended.
         pass_env: Names of variables that the agent receives.
@@ -355,7 +355,8 @@ def until_document(options: UntilOptions) -> dict[str, Json]:
         document["workspace"] = workspace
     else:
         # Of the loop, because the workspace of a document has one commit for all of its steps.
-        loop["workspace"] = {**workspace, "refine_from": "accepted", "commits": "iterations"}
+        loop["workspace"] = {**workspace, "commits": "iterations"}
+        loop["refine_from"] = "best"
     return {**document, "steps": [{"name": "until", "loop": loop}]}
 
 

@@ -33,6 +33,7 @@ from .limits import unit_of as unit_of
 from .progress import DEFAULT_SIGMA as DEFAULT_SIGMA
 from .progress import Degrading, NoChange, NoImprovement, NoProgress, RepeatedOutput
 from .progress import OnStall as OnStall
+from .progress import progress as progress
 from .progress import uses_past as uses_past
 from .progress import with_sigma as with_sigma
 from .success import FEEDBACK_SHOWN as FEEDBACK_SHOWN

@@ -8,10 +8,10 @@ import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from ..errors import ConfigurationError, nearest
-from ..records import Evaluation, History, Iteration, Reason, Stop
+from ..records import Evaluation, History, Iteration, Reason, Stop, exceeds
 from ..records.codec import integer, normalise, number, text_of
 from ..records.typed import Value
 from .base import AllOf, AnyOf, Condition, condition
@@ -20,7 +20,7 @@ __all__ = [
     "NoChange",
     "NoProgress",
     "failing",
-    "stalls",
+    "progress",
 ]
 
 PAST = "past"  # in place of a sigma: that of past runs
@@ -352,14 +352,18 @@ def _best(history: History) -> str:
     return f"score than {best.score:g}" if best is not None and best.score is not None else "score"
 
 
-_NUMBERS = re.compile(r"\d+")
+_NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+(?:[.:]\d+)*")
 
 
-def failing(evaluation: Evaluation) -> frozenset[str]:
-    """Return what fails: the failing tests in `details`, else the feedback without its numbers.
+def failing(evaluation: Evaluation, *, printed: bool = True) -> frozenset[str] | None:
+    """Return what fails by a report of tests, else what a check that only passes or fails printed, without numbers.
+
+    None if there is neither, as for a judge: its words differ each time, and are no progress.
 
     >>> failing(Evaluation(details={"tests": {"failing": ["test_a"]}}))
     frozenset({'test_a'})
+    >>> failing(Evaluation(0.4, feedback="too short")) is None
+    True
     """
     reports = [
         item["failing"]
@@ -368,46 +372,90 @@ def failing(evaluation: Evaluation) -> frozenset[str]:
     ]
     if reports:
         return frozenset(str(name) for names in reports for name in names)
+    passed, score = evaluation.passed, evaluation.score
+    # A check names its criterion; votes are those of a judge, and other scores those of a measurement.
+    if not printed or passed is None or score not in (None, float(passed)):
+        return None
+    if not evaluation.criteria or evaluation.votes:
+        return None
     # Times and addresses differ each time, and are no progress.
     return frozenset([_NUMBERS.sub("", evaluation.own_feedback)])
 
 
-def stalls(history: History, patience: int) -> tuple[int, tuple[int, ...]]:
-    """Return the iterations in a row without progress, and the numbers of those that completed a stall.
+class ChainProgress(NamedTuple):
+    """The progress of a loop within its chains.
 
-    An iteration is progress if its score is above all earlier ones, or if other tests fail than in the
-    evaluation before. Iterations without an evaluation do not count. In a loop with an objective, progress
-    is an accepted iteration. After a stall the count begins again.
+    Args:
+        ends: the numbers of the iterations that completed a stall.
+        references: by chain, the iteration that its iterations are compared with; 0 is the beginning.
     """
-    best, last, streak, ends = -1.0, None, 0, []
+
+    ends: tuple[int, ...]
+    references: Mapping[int, int]
+
+    def stalled(self, history: History) -> bool:
+        """Return whether the latest iteration completed a stall."""
+        return bool(self.ends) and history.last is not None and self.ends[-1] == history.last.number
+
+
+def progress(history: History, patience: int, min_delta: float = 0.0) -> ChainProgress:
+    """Return how far each chain came, and where it stalled: `patience` iterations in a row without progress.
+
+    The reference of a chain is its parent, or from the beginning the baseline, and without either its first
+    eligible iteration. An eligible iteration that is better by more than `min_delta` becomes the reference.
+    That is progress, and so is a report of tests that names other failing tests than the report before.
+    Iterations without an evaluation and undecided ones do not count. After a stall the count begins again.
+    """
+    origin = history.origin
+    records: dict[int, Iteration] = {}
+    references: dict[int, int] = {}
+    ranks: dict[int, float | None] = {}
+    failed: dict[int, frozenset[str] | None] = {}
+    streaks: dict[int, int] = {}
+    ends = []
     for item in history:
-        evaluation = item.evaluation
-        if item.accepted is not None:
-            # The text of a measurement differs each time, so only an accepted value is progress.
-            streak = 0 if item.accepted else streak + 1
-        elif evaluation is None or (not item.eligible and evaluation.undecided):
+        chain, evaluation = item.chain, item.evaluation
+        records[item.number] = item
+        objective = item.accepted is not None
+        if chain not in ranks:
+            before = item.number - 1 if item.parent is None else item.parent
+            parent = records.get(before)
+            start = origin.baseline if parent is None else parent.evaluation
+            references[chain], streaks[chain] = before, 0
+            ranks[chain] = origin.rank if parent is None else parent.standing
+            failed[chain] = None if start is None else failing(start, printed=not objective)
+        if evaluation is None or evaluation.only_verdicts:
             continue
-        elif evaluation.only_verdicts:
+        if evaluation.undecided and not item.eligible:
             continue
-        else:
-            score, fails = evaluation.score, failing(evaluation)
-            if score is None:
-                score = 1.0 if evaluation.passed else 0.0
-            streak = 0 if last is None or score > best or fails != last else streak + 1
-            best, last = max(best, score), fails
-        if streak == patience:
+        # The text of a measurement differs each time.
+        rank, report = item.standing, failing(evaluation, printed=not objective)
+        least = origin.min_delta if objective else min_delta
+        known = ranks[chain]
+        better = rank is not None and (known is None or exceeds(rank - known, least))
+        if origin.confirmed:
+            better = item.accepted is True
+        if better:
+            references[chain], ranks[chain] = item.number, rank
+        other = False
+        if report is not None and item.eligible:
+            other = failed[chain] not in (None, report)
+            failed[chain] = report
+        streaks[chain] = 0 if better or other else streaks[chain] + 1
+        if streaks[chain] == patience:
             ends.append(item.number)
-            streak = 0
-    return streak, tuple(ends)
+            streaks[chain] = 0
+    return ChainProgress(tuple(ends), references)
 
 
 @condition
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class NoProgress(Value, Condition):
-    """Stop after `patience` iterations in a row that neither raise the score nor change what fails.
+    """Stop after `patience` iterations in a row without progress in the present chain.
 
-    What fails are the failing tests of a check that reports them, else its feedback without numbers.
-    Iterations without an evaluation do not count. Reason: `no_progress`.
+    Progress is a score, or a value of the objective, above the best of the chain, and a report of tests that names
+    other failing tests than the report before. For a command without a score and a report, its output without
+    numbers stands for the tests. Iterations without an evaluation do not count. Reason: `no_progress`.
 
     Args:
         patience: iterations in a row, at least 1.
@@ -430,13 +478,16 @@ class NoProgress(Value, Condition):
         integer("no_progress: patience", self.patience, minimum=1)
 
     def check(self, history: History) -> Stop | None:
-        _, ends = stalls(history, self.patience)
-        if not ends or history.last is None or ends[-1] != history.last.number:
+        if not progress(history, self.patience).stalled(history):
             return None
-        same = "the score and the failing tests were the same"
-        if history.last.accepted is not None:
-            same = "no iteration was accepted"
-        return Stop(Reason.NO_PROGRESS, f"{same} for {self.patience} iterations")
+        return Stop(Reason.NO_PROGRESS, f"{_same(history)} for {self.patience} iterations")
+
+
+def _same(history: History) -> str:
+    last = history.last
+    if last is not None and last.accepted is not None:
+        return "no iteration was accepted"
+    return "the score and the failing tests were the same"
 
 
 @condition
@@ -482,32 +533,37 @@ def _unchanged(item: Iteration) -> bool:
     return item.files is not None and item.files.get("files") == 0
 
 
-STALL_THEN = ("fresh", "best", "ask", "stop")
+STALL_THEN = ("best", "last", "fresh", "ask", "stop")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OnStall(Value):
-    """What a loop does after iterations without progress.
+    """What a loop does after iterations without progress, as `NoProgress` counts them.
 
-    The first stalls start again: with `best` from the best iteration, with `fresh` from the last one, both
-    with a new session of the agent. The stall after the last restart ends the loop as `no_progress`.
+    A stall begins a new chain of iterations, with new sessions of agents. The stall after the last new chain ends
+    the loop as `no_progress`.
 
     Args:
-        then: `fresh`, `best`, `ask` (a person decides) or `stop`. Default: `best`.
+        then: where a new chain begins: at the `best` iteration of the loop, the `last` one, or `fresh` with the
+            input and the files of the beginning. `ask` lets a person choose between the best iteration and the
+            end, `stop` ends the loop. Default: `best`.
         patience: The iterations in a row without progress that are a stall. Default: 2.
-        restarts: How many stalls do not end the loop. Default: 1.
+        restarts: How many stalls begin a new chain. Default: 5.
+        min_delta: The smallest difference of scores that is progress, from 0 to 1. With an objective, the
+            `min_delta` of its metric counts instead. Default: 0.
 
     Raises:
         ConfigurationError: For an unknown word, or a number out of range.
 
     Example:
         >>> OnStall("fresh", patience=3).restarts
-        1
+        5
     """
 
     then: str = "best"
     patience: int = 2
-    restarts: int = 1
+    restarts: int = 5
+    min_delta: float = 0.0
 
     def __post_init__(self) -> None:
         if self.then not in STALL_THEN:
@@ -516,24 +572,18 @@ class OnStall(Value):
             )
         integer("on_stall: patience", self.patience, minimum=1)
         integer("on_stall: restarts", self.restarts, minimum=0)
+        number("on_stall: min_delta", self.min_delta, minimum=0, maximum=1)
+
+    def progress(self, history: History) -> ChainProgress:
+        """Return the progress of the chains of a loop."""
+        return progress(history, self.patience, self.min_delta)
 
     def check(self, history: History) -> Stop | None:
         """Return the stop after the stall that ends the loop, or None."""
-        _, ends = stalls(history, self.patience)
+        found = self.progress(history)
         allowed = 0 if self.then == "stop" else self.restarts
-        if len(ends) <= allowed or history.last is None or ends[-1] != history.last.number:
+        if len(found.ends) <= allowed or not found.stalled(history):
             return None
-        times = "once" if len(ends) == 1 else f"{len(ends)} times"
-        same = "the score and the failing tests stayed the same"
-        if history.last.accepted is not None:
-            same = "no iteration was accepted"
-        return Stop(Reason.NO_PROGRESS, f"{same} for {self.patience} iterations, {times}")
-
-    def restarts_after(self, history: History) -> int:
-        """Return how many stalls there were."""
-        return len(stalls(history, self.patience)[1])
-
-    def restarts_now(self, history: History) -> bool:
-        """Return whether the next iteration is the first one after a stall."""
-        _, ends = stalls(history, self.patience)
-        return bool(ends) and history.last is not None and ends[-1] == history.last.number
+        count = len(found.ends)
+        times = "once" if count == 1 else f"{count} times"
+        return Stop(Reason.NO_PROGRESS, f"{_same(history)} for {self.patience} iterations, {times}")

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import ConfigurationError, StepError
-from ..records.codec import Json, normalise, number
-from ..records.typed import Value
+from ..records.codec import MAX_DEPTH, Json, normalise, number
+from ..records.typed import Record, viewed
 
 __all__ = ["Case"]
 
@@ -22,8 +22,9 @@ _canonical = json.JSONEncoder(
 ).encode
 
 
+@viewed("inputs", "expected", "metadata", "evaluators")
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
-class Case(Value):
+class Case(Record):
     """One case: what a task gets, and what is expected of its output.
 
     Args:
@@ -69,32 +70,87 @@ class Case(Value):
         group: str = "",
         place: str = "",
     ) -> None:
-        if not isinstance(id, str) or len(id) > _MAX_ID or not (id.isprintable() or id == ""):
+        content = {
+            "inputs": inputs,
+            "expected": expected,
+            "metadata": metadata or {},
+            "evaluators": list(evaluators) if isinstance(evaluators, tuple) else evaluators,
+        }
+        try:
+            content = normalise(content, "case")
+        except StepError as error:
+            raise ConfigurationError(str(error)) from error
+        self._fill(*content.values(), id=id, weight=weight, group=group, place=place)
+
+    @classmethod
+    def of_json(
+        cls,
+        inputs: Json,
+        expected: Json,
+        metadata: Json,
+        evaluators: Json,
+        *,
+        id: str,
+        weight: float,
+        group: str,
+        place: str,
+    ) -> Case:
+        """Return a case of values that were read from JSON; only those that a record cannot hold are copied."""
+        case = cls.__new__(cls)
+        try:
+            text = case._fill(
+                inputs,
+                expected,
+                metadata,
+                evaluators,
+                id=id,
+                weight=weight,
+                group=group,
+                place=place,
+            )
+        except UnicodeEncodeError:  # half of a surrogate pair
+            text = ""
+        if text and "\\u0000" not in text and text.count("[") + text.count("{") <= MAX_DEPTH:
+            return case
+        return cls(
+            inputs, expected, id=id, metadata=metadata, evaluators=evaluators, weight=weight,
+            group=group, place=place,
+        )  # fmt: skip
+
+    def _fill(
+        self,
+        inputs: Json,
+        expected: Json,
+        metadata: Json,
+        evaluators: Json,
+        *,
+        id: str,
+        weight: float,
+        group: str,
+        place: str,
+    ) -> str:
+        if not isinstance(id, str) or len(id) > _MAX_ID or not id.isprintable():
             raise ConfigurationError(
                 f"id: {id!r:.60} is not a text of at most {_MAX_ID} characters in one line"
             )
-        if metadata is not None and not isinstance(metadata, Mapping):
+        if not isinstance(metadata, dict):
             raise ConfigurationError(f"metadata: {metadata!r:.60} is not an object")
-        if isinstance(evaluators, str | Mapping) or not isinstance(evaluators, Sequence):
+        if not isinstance(evaluators, list):
             raise ConfigurationError(f"evaluators: {evaluators!r:.60} is not a list")
-        try:
-            content = {
-                "inputs": normalise(inputs, "inputs"),
-                "expected": normalise(expected, "expected"),
-                "metadata": normalise(metadata or {}, "metadata"),
-                "evaluators": normalise(list(evaluators), "evaluators"),
-                "weight": number("weight", weight, minimum=0, above=True),
-            }
-        except StepError as error:
-            raise ConfigurationError(str(error)) from error
-        digest = hashlib.sha256(_canonical(content).encode()).hexdigest()[:32]
-        for name, value in content.items():
-            _put(self, name, value)
-        _put(self, "evaluators", tuple(content["evaluators"]))
+        if weight != 1:
+            weight = number("weight", weight, minimum=0, above=True)
+        text = _canonical([inputs, expected, metadata, evaluators, float(weight)])
+        digest = hashlib.sha256(text.encode()).hexdigest()[:32]
+        _put(self, "inputs", inputs)
+        _put(self, "expected", expected)
         _put(self, "id", id or digest[:16])
+        _put(self, "metadata", metadata)
+        _put(self, "evaluators", tuple(evaluators))
+        _put(self, "weight", float(weight))
         _put(self, "group", group)
         _put(self, "place", place)
         _put(self, "digest", digest)
+        return text
 
     def to_json(self) -> dict[str, Json]:
         """Return the case as a line of a JSONL file has it, without what has its default."""
@@ -108,3 +164,33 @@ class Case(Value):
         if self.weight != 1:
             data["weight"] = self.weight
         return data
+
+    def for_task(self) -> Case:
+        """Return the case without what a task must not see: what is expected, and how its output is judged."""
+        case = object.__new__(_TaskCase)
+        for name in ("inputs", "id", "metadata", "weight", "group", "place", "digest"):
+            _put(case, name, getattr(self, name))
+        _put(case, "evaluators", ())
+        return case
+
+    def variables(self) -> dict[str, Json]:
+        """Return the variable `case` of templates."""
+        return {
+            "id": self.id,
+            "inputs": self.inputs,
+            "expected": self.expected,
+            "metadata": dict(self.metadata),
+        }
+
+
+class _TaskCase(Case):
+    """A case as a task sees it."""
+
+    __slots__ = ()
+
+    @property
+    def expected(self) -> Json:  # type: ignore[override]
+        raise AttributeError("case.expected: a task does not see it, only its evaluators do")
+
+    def variables(self) -> dict[str, Json]:
+        return {"id": self.id, "inputs": self.inputs, "metadata": dict(self.metadata)}

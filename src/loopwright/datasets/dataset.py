@@ -3,41 +3,53 @@
 from __future__ import annotations
 
 import hashlib
-import random as chances
+from array import array
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, groupby, zip_longest
 from pathlib import Path
+from random import Random
+from typing import overload
 
-from ..errors import ConfigurationError
-from ..records.codec import Json
+from ..errors import ConfigurationError, nearest
+from ..records.codec import number
 from .case import Case
+from .files import SUFFIXES, Held, Layout, Source, open_source
 
 __all__ = ["HELD_OUT", "SPLITS", "Dataset"]
 
 SPLITS = ("train", "validation", "test")
 HELD_OUT = "test"
+_SHOWN = 20  # problems of one file; the others are counted
 
 
 class Dataset:
     """Cases in a fixed order.
 
-    A part of a data set (`use`, `sample`, a minibatch) is a data set too, with the cases in the order of
+    A part of a data set (`use`, `sample`, a minibatch) is a data set too, with its cases in the order of
     the file. Cases of JSONL and CSV files are read again from the file whenever they are needed.
 
     Args:
         cases: the cases, each with its own ID.
         name: the name in messages. Default: "cases".
-        split: the shares of the splits by name, such as `{"train": 60, "test": 40}`; a case belongs to
-            one by the hash of its group or ID. Default: none, so there are no splits.
+        split: the shares of the splits train, validation and test, such as `{"train": 60, "test": 40}`; a
+            case belongs to one by the hash of its group or ID. Default: none, so there are no splits.
         salt: text that changes which case belongs to which split. Default: "".
 
     Raises:
-        ConfigurationError: for two cases with one ID; names both places.
+        ConfigurationError: without a case, or for two cases with one ID; names both places.
 
     Example:
         >>> data = Dataset([Case("2 + 2", "4"), Case("2 + 3", "5")])
         >>> len(data), [case.expected for case in data]
         (2, ['4', '5'])
     """
+
+    name: str
+    """The name of the file or folder."""
+
+    digest: str
+    """The SHA-256 of the file; a part has that of the whole."""
 
     def __init__(
         self,
@@ -47,7 +59,11 @@ class Dataset:
         split: Mapping[str, float] | None = None,
         salt: str = "",
     ) -> None:
-        raise NotImplementedError
+        made = Held(name, enumerate(cases, start=1), lambda case, _: case)
+        self._index = _Index(name, [(made, "")], _Shares(split, salt))
+        self._places: Sequence[int] = range(len(self._index.ids))
+        self.name = name
+        self.digest = hashlib.sha256("".join(self.digests).encode()).hexdigest()
 
     @classmethod
     def load(
@@ -59,68 +75,329 @@ class Dataset:
         fields: Mapping[str, str | Sequence[str]] | None = None,
         salt: str = "",
     ) -> Dataset:
-        """Return the data set of a file, or of a folder with a file per split.
+        """Return the data set of a file, or of a folder with a file for each split.
 
         Args:
-            path: JSONL, CSV, YAML, JSON or Parquet.
-            split: the shares of the splits by name: train, validation, test. Default: none.
-            group: the field whose equal values stay in one split, and which is the unit of intervals.
+            path: JSONL, CSV, YAML, JSON or Parquet, by its suffix; or a folder with such files that are
+                named train, validation and test.
+            split: the shares of the splits train, validation and test. Default: none.
+            group: the field whose equal values stay in one split and depend on each other in intervals.
                 Default: "", each case for itself.
-            fields: which fields of the file are those of a case. Default: those of the same name.
+            fields: the field of the file, or a list of several that become an object, by field of a case:
+                `{"inputs": "question", "expected": "answer"}`; the others become metadata. Default: the
+                fields of a case.
             salt: text that changes which case belongs to which split. Default: "".
 
         Raises:
-            ConfigurationError: for a file that cannot be read, with the place of each problem.
+            ConfigurationError: for a file that cannot be read, or rows that are no cases, with the place
+                of each.
+            DocumentError: for YAML or JSON that cannot be read.
+
+        Example:
+            >>> import pathlib, tempfile
+            >>> file = pathlib.Path(tempfile.mkdtemp(), "cases.jsonl")
+            >>> _ = file.write_text('{"id": "sum", "inputs": "2 + 2", "expected": "4"}')
+            >>> Dataset.load(file)[0].expected
+            '4'
         """
-        raise NotImplementedError
-
-    name: str
-    """The name of the file or folder."""
-
-    digest: str
-    """The SHA-256 of the file; a part has that of the whole."""
+        path, shares, layout = Path(path), _Shares(split, salt), Layout(fields or {}, group)
+        try:
+            if path.is_dir():
+                if split is not None:
+                    raise ConfigurationError(
+                        f"{path.name}: a folder has its splits; remove `split`"
+                    )
+                files = _files_of(path)
+            else:
+                files = {"": path}
+            digests = [_digest_of(file) for file in files.values()]
+            sources = [
+                (open_source(file, f"{path.name}/{file.name}" if name else file.name, layout), name)
+                for name, file in files.items()
+            ]
+            index = _Index(path.name, sources, shares)
+        except OSError as error:
+            why = error.strerror or type(error).__name__
+            raise ConfigurationError(f"{str(path)!r} cannot be read: {why}") from error
+        if layout.missing:
+            names = ", ".join(f"`{name}`" for name in layout.missing)
+            raise ConfigurationError(f"{path.name}: no case has {names}, which `fields` names")
+        whole = cls.__new__(cls)
+        whole._index, whole._places = index, range(len(index.ids))
+        whole.name = path.name
+        whole.digest = (
+            digests[0]
+            if len(digests) == 1
+            else hashlib.sha256("".join(digests).encode()).hexdigest()
+        )
+        return whole
 
     @property
-    def ids(self) -> Sequence[str]:
-        """The IDs in order, without reading the cases."""
-        raise NotImplementedError
+    def ids(self) -> list[str]:
+        """The IDs in order, without reading the cases again."""
+        return [self._index.ids[place] for place in self._places]
 
     @property
-    def digests(self) -> Sequence[str]:
-        """The digests of the cases in order, without reading them."""
-        raise NotImplementedError
+    def digests(self) -> list[str]:
+        """The digests of the cases in order, without reading them again."""
+        return list(map(self._index.digest, self._places))
+
+    @property
+    def groups(self) -> list[str]:
+        """The groups of the cases in order, "" for a case without one, without reading them again."""
+        return [self._index.groups[place] for place in self._places]
+
+    @property
+    def weights(self) -> list[float]:
+        """The weights of the cases in order, without reading them again."""
+        return [self._index.weights[place] for place in self._places]
 
     @property
     def splits(self) -> dict[str, int]:
-        """The number of cases of each split of the whole data set; empty without splits."""
-        raise NotImplementedError
+        """The number of cases in each split; empty without splits."""
+        counts = [0, 0, 0]
+        for place in self._places if self._index.splits else ():
+            counts[self._index.splits[place]] += 1
+        return {name: count for name, count in zip(SPLITS, counts, strict=True) if count}
 
     def __len__(self) -> int:
-        raise NotImplementedError
+        return len(self._places)
 
     def __iter__(self) -> Iterator[Case]:
-        raise NotImplementedError
+        return self._index.read(self._places)
 
-    def __getitem__(self, place: int) -> Case:
-        """Return the case at a place in the order, from 0."""
-        raise NotImplementedError
+    @overload
+    def __getitem__(self, place: int) -> Case: ...
+    @overload
+    def __getitem__(self, place: slice) -> Dataset: ...
+    def __getitem__(self, place: int | slice) -> Case | Dataset:
+        """Return the case at a place, from 0, or the data set of a slice."""
+        if isinstance(place, slice):
+            return self._part(self._places[place])
+        return next(self._index.read([self._places[place]]))
+
+    def __repr__(self) -> str:
+        return f"Dataset({self.name!r}, {len(self):,} cases)"
 
     def use(self, *splits: str) -> Dataset:
         """Return the cases of these splits; without a name, all that is not held out (`test`).
 
         Raises:
             ConfigurationError: for a split that the data set does not have.
+
+        Example:
+            >>> data = Dataset((Case(n) for n in range(200)), split={"train": 50, "test": 50})
+            >>> len(data.use("train")) + len(data.use("test"))
+            200
         """
-        raise NotImplementedError
+        found = self.splits
+        for name in splits:
+            if name not in found:
+                known = ", ".join(found) or "none; write `split`, or use a folder"
+                raise ConfigurationError(
+                    f"{self.name}: there is no split {name!r} with a case{nearest(name, found)}; its splits: {known}"
+                )
+        if not found:
+            return self
+        wanted = {SPLITS.index(name) for name in splits or found if splits or name != HELD_OUT}
+        of = self._index.splits
+        return self._part([place for place in self._places if of[place] in wanted])
 
-    def sample(self, size: int, random: chances.Random) -> Dataset:
-        """Return this many different cases, drawn at random; all if there are not more."""
-        raise NotImplementedError
+    def sample(self, size: int, random: Random) -> Dataset:
+        """Return this many different cases, drawn at random; all if there are not more.
 
-    def minibatches(self, size: int, random: chances.Random) -> Iterator[Dataset]:
-        """Return minibatches without end; no case comes again before all others have come."""
-        raise NotImplementedError
+        Example:
+            >>> data = Dataset(Case(n) for n in range(200))
+            >>> len(data.sample(20, Random(1)))
+            20
+        """
+        if size >= len(self):
+            return self
+        return self._part(sorted(random.sample(self._places, size)))
 
-    def first_change(self, recorded: Mapping[str, str]) -> str:
-        """Return a sentence about the first case that differs from recorded digests by ID, or ""."""
-        raise NotImplementedError
+    def minibatches(self, size: int, random: Random) -> Iterator[Dataset]:
+        """Yield minibatches of this size without end.
+
+        No case is in one twice, and no case comes again before all others have come.
+
+        Example:
+            >>> batches = Dataset([Case(n) for n in range(4)]).minibatches(2, Random(1))
+            >>> sorted(case.inputs for _ in range(2) for case in next(batches))
+            [0, 1, 2, 3]
+        """
+        waiting: list[int] = []
+        while True:
+            batch, waiting = waiting[:size], waiting[size:]
+            if len(batch) < size:
+                # The rest of one epoch and the beginning of the next one.
+                drawn = random.sample(self._places, len(self))
+                taken = set([place for place in drawn if place not in batch][: size - len(batch)])
+                waiting = [place for place in drawn if place not in taken]
+                batch += taken
+            yield self._part(sorted(batch))
+
+    def first_change(self, recorded: Iterable[tuple[str, str]]) -> str:
+        """Return a sentence about the first case that differs from what was recorded, or "".
+
+        Args:
+            recorded: IDs and digests of cases in their order.
+
+        Example:
+            >>> data = Dataset([Case("2 + 2", "4", id="sum")])
+            >>> data.first_change([("sum", "0" * 32)])
+            "cases:1: the case 'sum' was changed"
+        """
+        now = zip(self.ids, self.digests, strict=True)
+        for at, (then, item) in enumerate(zip_longest(recorded, now)):
+            if then == item:
+                continue
+            if item is None:
+                return f"{self.name}: the case {then[0]!r} is missing"
+            place = self._index.place(self._places[at])
+            if then is None:
+                return f"{place}: the case {item[0]!r} is new"
+            if then[0] == item[0]:
+                return f"{place}: the case {item[0]!r} was changed"
+            return f"{place}: the case {item[0]!r} stands where {then[0]!r} was"
+        return ""
+
+    def _part(self, places: Sequence[int]) -> Dataset:
+        part = Dataset.__new__(Dataset)
+        part._index, part.name, part.digest = self._index, self.name, self.digest
+        part._places = places if isinstance(places, range) else array("L", places)
+        return part
+
+
+def _digest_of(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def _files_of(folder: Path) -> dict[str, Path]:
+    """Return the file of each split of a folder."""
+    files: dict[str, Path] = {}
+    for file in sorted(folder.iterdir()):
+        if file.suffix.lower() not in SUFFIXES or not file.is_file():
+            continue
+        if file.stem not in SPLITS:
+            raise ConfigurationError(
+                f"{folder.name}: {file.name!r} has not the name of a split{nearest(file.stem, SPLITS)}; "
+                f"name the files {', '.join(SPLITS)}"
+            )
+        if file.stem in files:
+            raise ConfigurationError(f"{folder.name}: there are two files of {file.stem}")
+        files[file.stem] = file
+    if not files:
+        raise ConfigurationError(f"{folder.name}: there is no file train, validation or test")
+    return {name: files[name] for name in SPLITS if name in files}
+
+
+class _Shares:
+    """To which split a case belongs, by the hash of the salt and its group or ID."""
+
+    def __init__(self, split: Mapping[str, float] | None, salt: str) -> None:
+        for name, share in (split or {}).items():
+            if name not in SPLITS:
+                hint = nearest(name, SPLITS) or f"; there are {', '.join(SPLITS)}"
+                raise ConfigurationError(f"split: there is no {name!r}{hint}")
+            number(f"split: {name}", share, minimum=0, above=True)
+        self.salt = salt
+        self.numbers = [SPLITS.index(name) for name in split or ()]
+        self.numbers.sort()
+        shares = [float((split or {})[SPLITS[number]]) for number in self.numbers]
+        # Without the last limit, so that rounding puts no case beyond it.
+        self.limits = [limit / sum(shares) for limit in accumulate(shares[:-1])]
+
+    def split_of(self, key: str) -> int:
+        # Only the salt and the key, so that no other case has an effect.
+        data = hashlib.sha256(f"{self.salt}\0{key}".encode("utf-8", "surrogatepass")).digest()
+        return self.numbers[bisect_right(self.limits, int.from_bytes(data[:8]) / 2**64)]
+
+
+class _Index:
+    """What is kept of every case, and where it is read again."""
+
+    def __init__(self, name: str, sources: Sequence[tuple[Source, str]], shares: _Shares) -> None:
+        self.sources = [source for source, _ in sources]
+        self.starts: list[int] = []
+        self.ids: list[str] = []
+        self.groups: list[str] = []
+        self.weights = array("d")
+        self._digests = bytearray()
+        self.splits = bytearray()
+        seen: dict[str, int] = {}
+        split_of_group: dict[str, int] = {}
+        problems: list[str] = []
+        count = 0
+        for source, split in sources:
+            self.starts.append(len(self.ids))
+            for line, case, problem in source.scan():
+                position = len(self.ids)
+                if case is not None:
+                    self.ids.append(case.id)
+                    # One text for equal groups.
+                    self.groups.append(
+                        self.groups[-1]
+                        if position and case.group == self.groups[-1]
+                        else case.group
+                    )
+                    self.weights.append(case.weight)
+                    self._digests += bytes.fromhex(case.digest)
+                    first = seen.setdefault(case.id, position)
+                    if first != position:
+                        problem = self._repeated(first, position)
+                    elif split:
+                        number = SPLITS.index(split)
+                        self.splits.append(number)
+                        if case.group and split_of_group.setdefault(case.group, number) != number:
+                            problem = f"the group {case.group!r} is also in {SPLITS[split_of_group[case.group]]}"
+                    elif shares.numbers:
+                        self.splits.append(shares.split_of(case.group or case.id))
+                if problem:
+                    count += 1
+                    if count <= _SHOWN:
+                        problems.append(f"{source.name}:{line}: {problem}")
+        if count > _SHOWN:
+            problems.append(f"{name}: {count - _SHOWN:,} more problems")
+        if not problems and not self.ids:
+            problems.append(f"{name}: there is no case")
+        if problems:
+            raise ConfigurationError("\n".join(problems))
+
+    def _repeated(self, first: int, again: int) -> str:
+        if self.digest(first) == self.digest(again):
+            return (
+                f"this is the case of {self.place(first)} again; remove one, or give each an `id`"
+            )
+        return f"the ID {self.ids[again]!r} is already used at {self.place(first)}"
+
+    def digest(self, position: int) -> str:
+        return self._digests[16 * position : 16 * position + 16].hex()
+
+    def _source(self, position: int) -> int:
+        return bisect_right(self.starts, position) - 1
+
+    def place(self, position: int) -> str:
+        number = self._source(position)
+        source = self.sources[number]
+        return f"{source.name}:{source.lines[position - self.starts[number]]}"
+
+    def read(self, positions: Iterable[int]) -> Iterator[Case]:
+        """Yield cases, read again from their files.
+
+        Raises:
+            ConfigurationError: for a case that is not what it was when it was loaded.
+        """
+        for file, run in groupby(positions, self._source):
+            start, places = self.starts[file], list(run)
+            position = places[0]
+            cases = self.sources[file].read(place - start for place in places)
+            try:
+                for position, case in zip(places, cases, strict=True):
+                    if case.digest != self.digest(position):
+                        raise ConfigurationError("it is another case now")
+                    yield case
+            except (OSError, ConfigurationError) as error:
+                raise ConfigurationError(
+                    f"{self.place(position)}: the file was changed after it was loaded; load it again ({error})"
+                ) from error

@@ -436,6 +436,7 @@ class _Loader:
             templates=NATIVE if document.templates == "native" else extension(document.templates),
             gaps=project.gaps.get(source.file, NOTHING_LEFT_OUT),
             in_workspace=caller is not None and caller.in_workspace,
+            refine_from=None if caller is None else caller.refine_from,
             inputs=frozenset() if source.file in project.gaps else frozenset(document.inputs),
         )
         workflow = compile_document(document, compilation, names)

@@ -267,6 +267,13 @@ class Project:
         own = reference in self.settings.agents.values()
         return None if own else self.settings.agreed
 
+    @property
+    def recorded(self) -> bool:
+        """Whether the document that is compiled is the one recorded with a run: keys of earlier versions are valid."""
+        path = self.open[-1]
+        content = self.settings.recorded.files.get(str(path))
+        return content is not None and content == self.contents.get(path)
+
     def root_of(self, folder: Path) -> Path:
         """Return the folder that the files of a document must be in: the root, or its folder if that is elsewhere."""
         # A called document may be in the project folder but outside the root of its caller.

@@ -25,6 +25,7 @@ from ..records import (
     Result,
     Status,
     Usage,
+    latest_kept,
     own,
     own_json,
 )
@@ -42,7 +43,9 @@ if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
+    from ..datasets import Case
     from .early import Curve, Early
+    from .plan import Place
 
 __all__ = ["Context", "Scope"]
 
@@ -57,7 +60,7 @@ class Scope:
 
     __slots__ = (
         "baseline",
-        "chain",
+        "case",
         "checked",
         "current",
         "files",
@@ -72,8 +75,8 @@ class Scope:
         "parent",
         "parts",
         "path",
+        "place",
         "prepared",
-        "restarts",
         "results",
         "talks",
         "total",
@@ -100,14 +103,16 @@ class Scope:
         self.current = initial
         # The snapshots of the workspace that its steps run in; None without one.
         self.files: Snapshots | None = None if parent is None else parent.files
+        # The case of a data set that its steps work on.
+        self.case: Case | None = None if parent is None else parent.case
         self.number = 0
         self.baseline: Evaluation | None = None  # of the input, before the first iteration
-        self.restarts = 0  # of a loop that stalled
+        # What the iteration sees by its plan; None in a loop that continues from the last one.
+        self.place: Place | None = None
         # What the preparations of the evaluator returned, by their fingerprints.
         self.prepared: Mapping[str, Json] = _NOTHING_YET
         # What the evaluators without a model said of the present output, if others follow them.
         self.checked: bool | None = None
-        self.chain = 0  # how often its files were put back to those of an earlier iteration
         self.total = 0  # items, if it runs over a list
         # Of people, that the iteration has read. Those with a `step` interrupted it, and the others do not see them:
         # whether they came before would be different in a replay.
@@ -160,13 +165,17 @@ class Scope:
         """Continue after a recorded iteration."""
         self.number, self.current = record.number, record.input
 
-    def begin(self, number: int, restarts: int = 0) -> None:
-        """Begin an iteration, after so many restarts of a loop that stalled."""
-        self.number, self.parts, self.restarts = number, None, restarts
+    def begin(self, number: int) -> None:
+        """Begin an iteration."""
+        self.number, self.parts = number, None
 
-    def branch(self, put_backs: int) -> None:
-        """Begin with the files of an earlier iteration, after so many such beginnings."""
-        self.chain = put_backs
+    def stand(self, place: Place) -> None:
+        """Show the iterations that the plan of the present one leaves to see."""
+        self.place = place
+
+    def work_on(self, case: Case) -> None:
+        """Set the case of a data set that the steps work on."""
+        self.case = case
 
     def receive(self, value: Json) -> None:
         """Set the input of the iteration."""
@@ -187,7 +196,11 @@ class Scope:
 
     def talk(self, part: str, conversation: object) -> None:
         """Keep the conversation of a prompt for the next iteration."""
-        self.talks = {**(self.talks or {}), part: conversation}
+        self.talks = {**(self.talks or {}), f"{self.begun} {part}": conversation}
+
+    def talked(self, part: str) -> Any:
+        """Return the conversation that the iteration continues, or None."""
+        return (self.talks or {}).get(f"{self.begun} {part}")
 
     def show(self, outputs: Mapping[str, Json]) -> None:
         """Show values under their names, as if steps had returned them."""
@@ -196,6 +209,29 @@ class Scope:
     def hint(self, hints: Sequence[Mapping[str, Json]]) -> None:
         """Show the hints that the iteration has read."""
         self.hints = hints
+
+    @property
+    def last(self) -> Iteration | None:
+        """The latest iteration of the chain, in its first one the parent; None after a fresh start."""
+        if self.place is None:
+            return self.history.last
+        seen = self.place.seen
+        return seen[-1] if seen else None
+
+    @property
+    def line(self) -> Sequence[int] | None:
+        """The numbers of the iterations whose conversation the present one continues; None for all before it."""
+        return None if self.place is None else self.place.line
+
+    @property
+    def begun(self) -> int:
+        """The number of the iteration in which its conversation began."""
+        return 1 if self.line is None else (*self.line, self.number)[0]
+
+    @property
+    def continued(self) -> Iteration | None:
+        """The record that the iteration continues from; None at the beginning."""
+        return latest_kept(self.history) if self.place is None else self.place.parent
 
     @property
     def iteration_scope(self) -> Scope | None:
@@ -307,6 +343,12 @@ class Context:
             return self.drawn
 
     @property
+    def case(self) -> Case | None:
+        """A copy of the case of a data set that the step works on, or None; a task does not see what is expected."""
+        case = None if self.scope is None else self.scope.case
+        return None if case is None else case.view(typed=self._typed)
+
+    @property
     def iteration(self) -> int:
         """The number of the current iteration of the enclosing loop, from 1; 0 outside loops."""
         return self.scope.number if self.scope else 0
@@ -325,8 +367,19 @@ class Context:
 
     @property
     def last(self) -> Iteration | None:
-        """A copy of the latest finished iteration of the enclosing loop, or None."""
-        return self._view_of(self.scope.history.last) if self.scope else None
+        """A copy of the latest finished iteration of the enclosing loop, or None; in a loop with chains, of its chain."""
+        return self._view_of(self.scope.last) if self.scope else None
+
+    @property
+    def parent(self) -> Iteration | None:
+        """A copy of the iteration that the current one continues from, or None at the beginning."""
+        return self._view_of(self.scope.continued) if self.scope else None
+
+    @property
+    def strategy(self) -> Json:
+        """A copy of the value of the strategy of the current chain; None in a loop without strategies."""
+        place = self.scope.place if self.scope else None
+        return None if place is None else self._own(place.strategy)
 
     @property
     def initial(self) -> Json:
@@ -371,7 +424,7 @@ class Context:
         scope = self.scope
         while scope is not None:
             if scope.name == loop.name:
-                return self._view_of(scope.history.last)
+                return self._view_of(scope.last)
             if (ended := scope.loops.get(loop.name)) is not None:
                 return self._view_of(ended.history.last)
             scope = scope.parent
@@ -669,6 +722,6 @@ class _TypedContext(Context):
 
 
 _PUBLIC = (
-    "ask", "call", "folder", "history", "idempotency_key", "initial", "input", "iteration", "last", "last_of",
+    "ask", "call", "case", "folder", "history", "idempotency_key", "initial", "input", "iteration", "last", "last_of",
     "outcome", "output_of", "outputs", "path", "remaining", "run_id", "sleep", "spend", "spent", "wait", "warn",
 )  # fmt: skip

@@ -36,7 +36,6 @@ __all__ = [
     "Snapshots",
     "StateRun",
     "StateSource",
-    "without_rejected",
 ]
 
 Edits = Literal["adopt", "report", "discard"]
@@ -146,9 +145,8 @@ class StateSource(Protocol):
     def fingerprint(self) -> str:
         """Changes when another state would be made."""
 
-    @property
-    def refine_from(self) -> str:
-        """The iteration from which the next one continues: `last`, `best` or `accepted`."""
+    def fingerprint_with(self, refine_from: str) -> str:
+        """Return the fingerprint of earlier versions, in which it had the rule for the parent."""
 
     @property
     def on_cancel(self) -> str:
@@ -245,17 +243,11 @@ class Snapshots:
         """Put the files of the beginning in place, without the changes of an evaluator."""
         await self._complete(self.state.restore(self._commit, busy=not self.owns, edits="discard"))
 
-    async def place(self, history: History, number: int, *, best: bool = False) -> None:
+    async def place(self, parent: Iteration | None, number: int) -> None:
         """Put the files of the parent in place; of a resumed iteration, those of its last finished step."""
         prefix = f"{self.path}/{number}"
-        self.current, kept = None, without_rejected(history)
-        if not best and self.source.refine_from == "last":
-            self.parent = kept.last
-        else:
-            # In the order of an objective, the beginning is better than each iteration that was not accepted.
-            by_objective = history.last is not None and history.last.accepted is not None
-            self.parent = history.best if by_objective else history.best or kept.last
-        files = None if self.parent is None else self.parent.files
+        self.current, self.parent = None, parent
+        files = None if parent is None else parent.files
         self._commit = (files or self.base)["commit"]
         await self._restore(await self._last(prefix) or self._commit, f"{prefix}/outside_edit")
 
@@ -423,14 +415,6 @@ class Snapshots:
             if self.run.cancelled is None:
                 raise
             return task.result()
-
-
-def without_rejected(history: History) -> History:
-    """Return the history without the rejected iterations at its end: the next one continues before them."""
-    kept = len(history)
-    while kept and history[kept - 1].rejected:
-        kept -= 1
-    return history if kept == len(history) else History(history[:kept])
 
 
 async def _value(value: Json) -> Json:

@@ -260,7 +260,7 @@ class Attempt:
     def iteration(self) -> Iteration:
         """Return its record: it ends now."""
         self.ended = self.ctx.run.now()
-        return new_iteration(
+        item = new_iteration(
             self.scope.number,
             self.input,
             self.output,
@@ -271,6 +271,7 @@ class Attempt:
             interrupted=self.cut is not None,
             steps=self.scope.parts,
         )
+        return item if self.scope.place is None else self.scope.place.plan.recorded(item)
 
     def _refuse_no_output(self) -> None:
         """Raise the stop of an inner loop that ended without an output: there is nothing to evaluate."""
@@ -311,7 +312,8 @@ async def evaluate_input(loop_run: LoopRun, evaluate: Step) -> Stop | None:
 
     Its effects are recorded at iteration 0, which has no execution and no record.
     """
-    loop, given, replay = loop_run.loop, loop_run.scope.current, loop_run.run_state.replay
+    # Not the input of the latest iteration, which a resumed loop has as its present one.
+    loop, given, replay = loop_run.loop, loop_run.scope.initial, loop_run.run_state.replay
     loop_run.ctx.at(f"{loop_run.path}/0")
     try:
         value = await loop_run.ctx.call("evaluate", evaluate, given)
@@ -336,6 +338,7 @@ async def evaluate_input(loop_run: LoopRun, evaluate: Step) -> Stop | None:
     except (Stopped, asyncio.CancelledError) as error:
         return loop_run.stop(error)
     loop_run.scope.compare_with(evaluation)
+    loop_run.compare_with(evaluation)
     # A resumed loop needs the evaluation for comparisons, but its iterations decide.
     if len(loop_run.history):
         return None

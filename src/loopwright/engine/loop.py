@@ -15,6 +15,7 @@ the same record and the same rules: `ListRun` chooses the next number, the input
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import inspect
 import math
 import warnings
@@ -50,6 +51,7 @@ from ..conditions import (
 from ..errors import (
     BROKEN_EVALUATOR,
     LoopwrightWarning,
+    ReplayMismatch,
     StepError,
     Stopped,
     Suspended,
@@ -61,6 +63,7 @@ from ..records import (
     Failure,
     History,
     Iteration,
+    Origin,
     Reason,
     Record,
     Result,
@@ -98,6 +101,7 @@ from .loop_options import (
 )
 from .step import (
     AsyncFunction,
+    CompositeStep,
     EvaluatorLike,
     In,
     Out,
@@ -106,13 +110,17 @@ from .step import (
 
 if TYPE_CHECKING:
     from ..journal.replay import RecordedRun
+    from ..search.optimise import Proposals
     from .loop_options import LoopKeywords
+    from .metrics import LoopMetrics
+    from .plan import Policies
 
 __all__ = [
     "Loop",
     "LoopRun",
     "any_of",
     "loop_of_rules",
+    "origin_of",
 ]
 
 
@@ -144,6 +152,7 @@ class LoopRun:
         "members",
         "normal",
         "path",
+        "proposals",
         "run_state",
         "scope",
         "seconds",
@@ -153,6 +162,7 @@ class LoopRun:
         "terminated",
         "wall",
     )
+    proposals: Proposals | None  # of the optimiser that takes the place of adapt
 
     async def run(self) -> Result:
         """Execute and evaluate; adapt and repeat, until a condition stops the loop."""
@@ -185,10 +195,13 @@ class LoopRun:
         loop, attempt = self.loop, self.attempt()
         call, ctx = attempt.call, attempt.ctx
         try:
-            if attempt.stage == "adapt":
+            if attempt.stage == "adapt" and loop.optimise is not None:
+                self.proposals = self.proposals or loop.optimise.begin(self)
+                attempt.adapted((await self.proposals.inputs(self, attempt, 1))[0])
+            elif attempt.stage == "adapt":
                 # "round" replaces the input in the fingerprint: the input is the last iteration, which
                 # is on record and may be long. Recorded fingerprints contain the word, so it stays.
-                attempt.adapted(await call(ctx, "adapt", loop.adapt, self.history.last, "round"))
+                attempt.adapted(await call(ctx, "adapt", loop.adapt, self.continued(), "round"))
             output = await call(ctx, "execute", loop.execute, attempt.input)
             attempt.executed(loop.execute, output)
             if loop.evaluate is not None:
@@ -224,7 +237,10 @@ class LoopRun:
         self.terminated = False
         self.normal: tuple[Stop, History] | None = None
         self.explored = 0
+        self.proposals = None
         self.scope = Scope(loop.name, value, ctx.scope, path)
+        if loop.measured is not None:
+            self.compare_with(None)
         self.snapshots: Snapshots | None = None
         self.task: asyncio.Task[object] | None = None
         self.members = loop.members
@@ -360,6 +376,9 @@ class LoopRun:
         self.scope.record(self.history)
         self.scope.hint(replay.steered.get(f"{self.path}/{self.scope.number}", ()))
         ended = replay.ended.get(self.path)
+        stall = self.loop.on_stall
+        if ended is None and stall is not None and stall.then == "fresh" and len(self.history) > 1:
+            self._refuse_former_fresh(replay)
         if ended is not None:
             self._return_to_normal_end()
             stop = Stop.from_json(ended["stop"])
@@ -374,6 +393,21 @@ class LoopRun:
             cut = ended.get("cut")
             self.cut = cut and Stopped(cut["owner"], Stop.from_json(cut["stop"]))
             self._show(self.ended)
+
+    def _refuse_former_fresh(self, replay: RecordedRun) -> None:
+        """Refuse to go on with `fresh` where it had its earlier meaning: before, no plan was recorded.
+
+        Raises:
+            ReplayMismatch: names the word for what the run did.
+        """
+        if f"{self.path}/2/plan" not in replay.plans:
+            raise ReplayMismatch(
+                f"{self.path}: on_stall: then: fresh meant the last iteration when this run was recorded, and now means "
+                "the beginning; write then: last to go on as before",
+                path=self.path,
+                recorded="last",
+                now="fresh",
+            )
 
     # Values of declared types: those of `execute`, live and replayed.
 
@@ -461,7 +495,9 @@ class LoopRun:
         if stop is not None and self.loop.explore and self._explores(stop):
             return self.loop.at_limit(self.history, self.members)
         stall = self.loop.on_stall
-        stalled = stall is not None and stall.then == "ask" and stall.restarts_now(self.history)
+        stalled = False
+        if stall is not None and stall.then == "ask":
+            stalled = stall.progress(self.history).stalled(self.history)
         if self.loop.approve or stalled:
             return approved(self, stop, stalled=stalled)
         return stop
@@ -533,13 +569,45 @@ class LoopRun:
 
     def _place(self, number: int, path: str) -> None:
         """Set the context of iteration `number`; a loop runs one at a time, so all share one context."""
-        stall, run, replay = self.loop.on_stall, self.run_state, self.run_state.replay
-        self.scope.begin(number, 0 if stall is None else stall.restarts_after(self.history))
+        run, replay = self.run_state, self.run_state.replay
+        self.scope.begin(number)
         self.ctx.at(path)
+        if self.loop.policies is not None:
+            self._plan(self.loop.policies, f"{path}/plan")
         if run.steering is not None or (replay is not None and replay.steered):
             self._read_hints(path)
         # The recorded usage of this iteration counts for it, whether or not its effects are replayed.
         self.account.iteration_usage = NOTHING if replay is None else replay.spent(path)
+
+    def _plan(self, policies: Policies, path: str) -> None:
+        """Decide from where the iteration continues: as it is recorded, if it is."""
+        from .plan import Place, Plan, next_plan
+
+        run, replay, history = self.run_state, self.run_state.replay, self.history
+        if replay is not None and (recorded := replay.plans.get(path)) is not None:
+            plan = Plan.from_json(recorded)
+        else:
+            seed = f"{run.log.info.seed} {path}"
+            plan = next_plan(history, policies, seed, explored=self.normal is not None)
+            if len(history) and not run.silent:
+                value, baseline = plan.to_json(), self.scope.baseline
+                # A leaf has the evaluation of the input on record.
+                if len(history) == 1 and baseline and isinstance(self.loop.evaluate, CompositeStep):
+                    value["baseline"] = run.clean(baseline.to_json())
+                # Durable with the first effect, so that it costs no commit.
+                run.append(Entry("planned", path, run.now(), value=value))
+        self.scope.stand(Place.of(plan, history, policies))
+
+    def continued(self) -> Iteration:
+        """Return the record that the iteration continues from; at the beginning, one of the input with the number 0."""
+        parent = self.scope.continued
+        if parent is not None:
+            return parent
+        return Iteration(0, self.scope.initial, evaluation=self.scope.baseline)
+
+    def compare_with(self, baseline: Evaluation | None) -> None:
+        """Set what the first iterations are compared with."""
+        self.history.begin_at(origin_of(self.loop.measured, baseline))
 
     async def _take_hints(self, event: str) -> None:
         """Make hints of the events that came for a loop which declares them."""
@@ -566,7 +634,12 @@ class LoopRun:
         replay, value = self.run_state.replay, self.scope.current
         if not self.run_state.silent:
             self.task = asyncio.current_task()
-        adapts = self.loop.adapt is not None and self.scope.number > 1
+        proposes = self.loop.optimise is not None
+        adapts = proposes or (self.loop.adapt is not None and self.scope.number > 1)
+        place = self.scope.place
+        if place is not None and place.fresh:
+            value, adapts = self.scope.initial, proposes
+            self.scope.receive(value)
         if replay is not None and (answer := f"{self.ctx.path}/input") in replay.answers:
             # A person wrote it in place of adapt.
             value, adapts = self._typed_input(replay.answers[answer]), False
@@ -597,7 +670,8 @@ class LoopRun:
             if (cut := attempt.cut) is not None:
                 entry.error = Failure("", cut.stop.reason.value, cut.stop.detail, cut.owner)
             run.append(entry)
-        if not iteration.explored:
+        # The iterations of a case are no progress of the run.
+        if not iteration.explored and self.scope.case is None:
             run.note(iteration)
         # Without a limit, effects of earlier processes are not counted.
         effects = self.account.effects if self.account.limited else 0
@@ -715,7 +789,9 @@ class LoopRun:
 
     def _register(self, result: Result) -> None:
         self._show(result)
-        self.run_state.loops.keep(self.path, result)
+        # The loops of 100,000 cases would fill the memory.
+        if self.scope.case is None:
+            self.run_state.loops.keep(self.path, result)
 
     def _show(self, result: Result) -> None:
         if self.scope.parent is not None:
@@ -748,6 +824,13 @@ class LoopRun:
         except asyncio.CancelledError:
             if run.cancelled is None:
                 raise
+
+
+def origin_of(metrics: LoopMetrics | None, baseline: Evaluation | None) -> Origin:
+    """Return what the first iterations of a loop are compared with."""
+    if metrics is not None:
+        return metrics.origin(baseline)
+    return Origin() if baseline is None else Origin(baseline, baseline.standing)
 
 
 NOT_APPLICABLE = "condition_not_applicable"
@@ -798,6 +881,8 @@ class Loop(LoopOptions[In, Out]):
             `reported_score`; the score by which the output was chosen is the highest of several.
         approve: when a person is asked whether to continue: after each `iteration`, at the `limit`, or
             both. The run is suspended until there is an answer.
+        optimise: an `Optimise`: an optimiser that proposes the parameters of each candidate, in place of `adapt`.
+            Default: none.
         metrics: how the loop orders and shows metrics of its evaluations, by name: `minimise`, `maximise`
             or a `Metric`. Default: they are recorded only.
         objective: the metric that orders the iterations: the best one, `patience`, acceptance. Default: the
@@ -1020,6 +1105,18 @@ def _reads_verdict(condition: Condition) -> bool:
     return any(map(_reads_verdict, condition.parts()))
 
 
+class ReplayedLoop(Loop):
+    """A loop that decides about records only: its declaration was checked when it ran."""
+
+    replayed = True
+
+
+def replayed(loop: Loop, **options: Any) -> Loop:
+    """Return a loop with other options, for decisions about records only."""
+    known = {one.name: getattr(loop, one.name) for one in dataclasses.fields(loop) if one.init}
+    return ReplayedLoop(**{**known, **options})
+
+
 def loop_of_rules(name: str, rules: Mapping[str, Json]) -> Loop:
     """Return a loop that ends as the one whose `rules` were recorded; its steps do nothing.
 
@@ -1048,7 +1145,9 @@ def loop_of_rules(name: str, rules: Mapping[str, Json]) -> Loop:
     with warnings.catch_warnings():
         # The remarks are for loops that run.
         warnings.simplefilter("ignore", LoopwrightWarning)
-        return Loop(_nothing, _nothing if rules.get("evaluate") else None, name=name, **options)
+        return ReplayedLoop(
+            _nothing, _nothing if rules.get("evaluate") else None, name=name, **options
+        )
 
 
 def _nothing(value: Json) -> None:

@@ -80,12 +80,15 @@ from .step import (
     as_step,
     digest_of,
     fingerprinted,
+    former_version,
     source_digest,
 )
 
 if TYPE_CHECKING:
+    from ..search.optimise import Optimise
     from .confirmation import Confirm
     from .metrics import LoopMetrics, Metric, MetricScore
+    from .plan import Policies
 
 __all__ = [
     "LoopDeclaration",
@@ -224,6 +227,12 @@ class LoopDeclaration(Protocol):
 
     @property
     def on_stall(self) -> OnStall | None: ...
+
+    @property
+    def policies(self) -> Policies | None: ...
+
+    @property
+    def optimise(self) -> Optimise | None: ...
 
     @property
     def measured(self) -> LoopMetrics | None: ...
@@ -543,8 +552,12 @@ def check_options(options: Mapping[str, object]) -> None:
         hook = options[name]
         if hook is not None and not callable(hook):
             raise ConfigurationError(f"loop: {name}: {hook!r} is not a function")
+    # Not checks of classes: both are in packages above the engine.
+    if (optimise := options["optimise"]) is not None and not hasattr(optimise, "strategies_of"):
+        raise ConfigurationError(
+            f"loop: optimise: {optimise!r:.60} is not an Optimise; use one, such as Optimise({{'x': {{'float': [0, 1]}}}})"
+        )
     workspace = options["workspace"]
-    # Not a check of its class: workspaces are in a package above the engine.
     if workspace is not None and not hasattr(workspace, "state"):
         raise ConfigurationError(
             f'loop: workspace: {workspace!r:.60} is not a Workspace; use one, such as Workspace(".")'
@@ -600,7 +613,10 @@ if TYPE_CHECKING:
         accept: Sequence[str]
         rejudge: int
         baseline: bool
-        on_stall: OnStall | None
+        on_stall: OnStall | str | None
+        strategies: Mapping[str, Json] | None
+        refine_from: str | Mapping[str, Json] | None
+        optimise: Optimise | None
         metrics: Mapping[str, str | Metric] | None
         objective: str
         score: MetricScore | Mapping[str, Json] | None
@@ -620,6 +636,7 @@ class LoopOptions(Value, CompositeStep[In, Out]):
     """What a loop declares, completed and checked; `Loop` explains the options."""
 
     keeps_types: ClassVar[bool] = True
+    replayed: ClassVar[bool] = False
     noun: ClassVar[str] = "loop"
     execute: StepLike[In, Out]
     evaluate: EvaluatorLike[Out] | None = None
@@ -638,6 +655,9 @@ class LoopOptions(Value, CompositeStep[In, Out]):
     rejudge: int = field(default=0, kw_only=True)
     baseline: bool = field(default=False, kw_only=True)
     on_stall: OnStall | None = field(default=None, kw_only=True)
+    strategies: Mapping[str, Json] | None = field(default=None, kw_only=True)
+    refine_from: str | Mapping[str, Json] | None = field(default=None, kw_only=True)
+    optimise: Optimise | None = field(default=None, kw_only=True)
     metrics: Mapping[str, str | Metric] | None = field(default=None, kw_only=True)
     objective: str = field(default="", kw_only=True)
     score: MetricScore | Mapping[str, Json] | None = field(default=None, kw_only=True)
@@ -679,6 +699,8 @@ class LoopOptions(Value, CompositeStep[In, Out]):
             max_usd=max_usd,
             timeout=timeout,
         )
+        if isinstance(self.on_stall, str):
+            put("on_stall", OnStall(self.on_stall))
         check_options(vars(self))
         if self.metrics is not None or self.objective != "" or self.score is not None:
             from .metrics import metrics_of
@@ -702,6 +724,13 @@ class LoopOptions(Value, CompositeStep[In, Out]):
             raise ConfigurationError(NO_CHECK, option="undecided")
         put("members", tuple(self._conditions()))
         check_conditions(self.name, self.members, self.measured, cast("Step | None", self.evaluate))
+        if self.optimise is not None:
+            put("strategies", self.optimise.strategies_of(self))
+        declared = (self.on_stall, self.strategies, self.refine_from)
+        if any(policy is not None for policy in declared):
+            from .plan import policies_of
+
+            put("policies", policies_of(self))
         put("accept", acceptable(f"loop {self.name}", self.accept, required=self.required))
         self._warn_of_no_goal()
         for text in self._unreachable():
@@ -835,6 +864,7 @@ class LoopOptions(Value, CompositeStep[In, Out]):
         init=False, repr=False, compare=False, default_factory=dict
     )
     measured: LoopMetrics | None = field(init=False, repr=False, compare=False, default=None)
+    policies: Policies | None = field(init=False, repr=False, compare=False, default=None)
     _parts: tuple[Step, ...] = field(init=False, repr=False, compare=False, default=())
 
     @functools.cached_property
@@ -923,7 +953,9 @@ class LoopOptions(Value, CompositeStep[In, Out]):
             *([f"rejudge {self.rejudge}"] if self.rejudge else []),
             *(f"until {step.fingerprint}" for step in self.sentences.values()),
             *(["baseline"] if self.baseline else []),
-            *([repr(self.on_stall)] if self.on_stall is not None else []),
+            *([self._stall_text] if self.on_stall is not None else []),
+            *self._policy_texts,
+            *([self.optimise.fingerprint] if self.optimise is not None else []),
             *([f"metrics {self.measured}"] if self.measured is not None else []),
             *([repr(self.confirm)] if self.confirm is not None else []),
             *([repr(self.impossible)] if self.impossible != Impossible() else []),
@@ -936,8 +968,38 @@ class LoopOptions(Value, CompositeStep[In, Out]):
             *([f"accept {' '.join(self.accept)}"] if self.accept else []),
             *([f"explore {self.explore:g}"] if self.explore else []),
             *([f"approve {' '.join(self.approve)}"] if self.approve else []),
-            *([f"workspace {self.workspace.fingerprint}"] if self.workspace is not None else []),
+            *(
+                [f"workspace {self.workspace.fingerprint_with(self.former_rule or 'last')}"]
+                if self.workspace is not None
+                else []
+            ),
         )
+
+    @property
+    def _stall_text(self) -> str:
+        stall, former = self.on_stall, former_version() < 2
+        assert stall is not None
+        # Before, `last` was named `fresh`, and the default was one new chain.
+        then = "fresh" if former and stall.then == "last" else stall.then
+        restarts = 1 if former and stall.restarts == OnStall.restarts else stall.restarts
+        least = f" {stall.min_delta:g}" if stall.min_delta else ""
+        return f"OnStall(then={then!r}, patience={stall.patience}, restarts={restarts}){least}"
+
+    @property
+    def former_rule(self) -> str:
+        """The rule for the parent as a workspace had it before, or ""."""
+        if self.refine_from != "best":
+            return ""
+        return "accepted" if self._optimises else "best"
+
+    @property
+    def _policy_texts(self) -> Iterator[str]:
+        # Before, a workspace had it, and its fingerprint still has.
+        of_workspace = self.refine_from is None or (self.workspace is not None and self.former_rule)
+        if not of_workspace and former_version() >= 2:
+            yield f"refine_from {self.policies and self.policies.refine_from}"
+        if self.strategies is not None:
+            yield f"strategies {codec.encode(dict(self.strategies))}"
 
     @functools.cached_property
     def watched(self) -> tuple[Condition, ...]:

@@ -23,8 +23,10 @@ from ..records import (
     History,
     Iteration,
     Measure,
+    Origin,
     Result,
     as_evaluation,
+    exceeds,
 )
 from ..records.codec import Json, integer, number
 from ..records.typed import Value
@@ -231,6 +233,16 @@ class LoopMetrics(Value):
         """Return an evaluation with the score that its metric makes."""
         return evaluation if self.score is None else self.score.of(evaluation)
 
+    def origin(self, baseline: Evaluation | None) -> Origin:
+        """Return what the first iterations are compared with."""
+        if not self.objective:
+            return Origin(baseline, None if baseline is None else baseline.standing)
+        metric, values = self.metrics[self.objective], {} if baseline is None else baseline.metrics
+        rank = None
+        if self.objective in values:
+            rank = Measure("", values[self.objective], direction=metric.direction).rank
+        return Origin(baseline, rank, metric.min_delta)
+
     def judged(self, item: Iteration, history: History, baseline: Evaluation | None) -> Iteration:
         """Return an iteration with its measures, and whether it is accepted."""
         if item.evaluation is not None and self.score is not None:
@@ -266,11 +278,7 @@ class LoopMetrics(Value):
 
     def may_count(self, item: Iteration) -> bool:
         """Return whether an iteration may be accepted, whatever its value is; the input always counts."""
-        if not item.number:
-            return True
-        # Without a changed file, a better value is noise.
-        changed = item.files is None or item.files.get("files") != 0
-        return item.eligible and item.passed is not False and changed
+        return not item.number or item.sound
 
     def confirmation(self, item: Iteration) -> dict[str, Json] | None:
         """Return the record of the confirmation of an iteration, or None."""
@@ -285,8 +293,7 @@ class LoopMetrics(Value):
             return True
         gain = -measure.change if measure.direction == MINIMISE else measure.change
         least = self.metrics[self.objective].min_delta
-        # A difference of floats misses its decimal value: 0.3 - 0.2 is not an improvement by more than 0.1.
-        return gain > least and not math.isclose(gain, least, rel_tol=1e-9)
+        return exceeds(gain, least)
 
 
 def metrics_of(

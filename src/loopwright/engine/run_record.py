@@ -41,6 +41,7 @@ from ..records import (
     Status,
     Stop,
     agents_history,
+    case_path,
     codec,
     item_outcomes,
 )
@@ -927,7 +928,7 @@ def show_ended_loops(state: Run, replay: RecordedRun, step: Step) -> None:
         waiting += part.parts()
     loops.lists = frozenset(replay.lists())  # first: the names of loops in a list depend on it
     for path, value in replay.ended.items():
-        if path:
+        if path and not case_path(path):
             result = loop_result(state.run_id, replay, path, value)
             loop = declared.get(result.name)
             loops.keep(path, result if loop is None else _typed_result(loop, result))

@@ -437,10 +437,8 @@ class Run:
         self.iterations = 0
         self.score: float | None = None
         # The row of a resumed run shows the iterations of all its processes.
-        for entries in self.replay.records.values() if self.replay else ():
-            for entry in entries:
-                if not entry.value.explored:
-                    self.note(entry.value)
+        for entry in self.replay.own_records() if self.replay else ():
+            self.note(entry.value)
         self.task: asyncio.Task[object] | None = None
         self._pending: list[Entry] = [] if self.listeners else _NONE
         self._notified = 0

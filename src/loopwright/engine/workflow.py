@@ -16,7 +16,17 @@ from .composites import Unsatisfied, at_once_of, attempt, combined, outputs_by_n
 from .context import Context, Scope
 from .files import Snapshots, StateSource
 from .run_state import Run
-from .step import CompositeStep, In, Out, Step, StepLike, as_step, digest_of, fingerprinted
+from .step import (
+    CompositeStep,
+    In,
+    Out,
+    Step,
+    StepLike,
+    as_step,
+    digest_of,
+    fingerprinted,
+    former_version,
+)
 
 __all__ = ["Workflow"]
 
@@ -141,7 +151,12 @@ class Workflow(CompositeStep[In, Out]):
         """A digest of its steps and their order."""
         parts = (f"{k} {self.needs[k]} {s.fingerprint}" for k, s in self.steps.items())
         # Later options are added only if they are set, so that earlier journals stay valid.
-        state = [] if self.workspace is None else [f"workspace {self.workspace.fingerprint}"]
+        state = []
+        if self.workspace is not None:
+            text = self.workspace.fingerprint
+            if former_version() < 2 and (rule := _former_rule(self)):
+                text = self.workspace.fingerprint_with(rule)
+            state.append(f"workspace {text}")
         return digest_of("workflow", self.name, self.output, *parts, *state)
 
     async def run(self, value: Json, ctx: Context) -> Result:
@@ -293,6 +308,12 @@ def _stop_of(error: BaseException, run: Run) -> Stop | None:
     if isinstance(error, Stopped):
         return error.stop
     return run.cancelled
+
+
+def _former_rule(step: Step) -> str:
+    """Return the rule for the parent of the first loop in a step that has one, as the workspace had it before."""
+    own = getattr(step, "former_rule", "")
+    return own or next(filter(None, map(_former_rule, step.parts())), "")
 
 
 def _circle(needs: Mapping[str, Sequence[str]], left: Sequence[str]) -> list[str]:

@@ -10,7 +10,7 @@ from ..errors import StepError, Stopped, Suspended
 from ..records import Iteration, Result, Stop, as_evaluation
 from ..records.codec import Json
 from .context import Context
-from .files import Snapshots, StateSource, without_rejected
+from .files import Snapshots, StateSource
 from .loop import LoopRun
 from .loop_options import LoopDeclaration
 from .step import Step
@@ -109,12 +109,7 @@ class WorkspaceLoopRun(LoopRun):
     async def iterate(self) -> Iteration:
         """Run one iteration on the files of its parent, and keep those that it made."""
         number = self.scope.number
-        stall = self.loop.on_stall
-        settled = without_rejected(self.history)
-        best = stall is not None and stall.then == "best" and stall.restarts_now(settled)
-        if self._files.source.refine_from != "last":
-            self.scope.branch(self.history.put_backs)
-        await self._files.place(self.history, number, best=best)
+        await self._files.place(self.scope.continued, number)
         iteration = await super().iterate()
         self.task = None  # a limit of time that a person sets does not cut the capture of files
         return replace(iteration, files=await self._files.close(number))
@@ -123,10 +118,6 @@ class WorkspaceLoopRun(LoopRun):
         self, ctx: Context, name: str, step: Step, value: Json, token: str = ""
     ) -> Json:
         """Call a stage; the files are captured before they are judged."""
-        if name == "adapt":
-            value = self._files.parent
-            if value is None:  # it continues from the files at the start
-                value = Iteration(0, self.scope.initial, evaluation=self.scope.baseline)
         # Not the shorter path of functions: an evaluator may run commands.
         output = await ctx.call(name, step, value, token)
         if name == "execute":

@@ -1,8 +1,8 @@
 """Insight: what other limits would have done on recorded runs, and how often a judge errs.
 
 `recordings_of` reads executions of a loop from a journal, `replay` compares policies on them. `measure_judge`
-compares recorded votes with labels of people. Nothing here changes a run. Only `JudgeMeasurement`, a step,
-asks a model.
+compares recorded votes with labels of people, `measure_pairs` does so for a judge of pairs. Nothing here changes a run.
+Only `JudgeMeasurement` and `PairMeasurement`, two steps, ask a model.
 """
 
 from typing import TYPE_CHECKING
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         measurement_input,
         robustness_set,
     )
+    from .judge_pairs import PairCase, PairMeasurement, measure_pairs, pairs_from_jsonl
     from .recordings import (
         LeftOut,
         Recording,
@@ -52,6 +53,8 @@ __all__ = [
     "JudgeReport",
     "LeftOut",
     "Pair",
+    "PairCase",
+    "PairMeasurement",
     "PolicyResult",
     "Recording",
     "Recordings",
@@ -64,7 +67,9 @@ __all__ = [
     "grid",
     "loop_named",
     "measure_judge",
+    "measure_pairs",
     "measurement_input",
+    "pairs_from_jsonl",
     "policy_from_json",
     "recorded_loop",
     "recordings_of",
@@ -101,6 +106,7 @@ _MODULES = {
         "measurement_input",
         "robustness_set",
     ),
+    ".judge_pairs": ("PairCase", "PairMeasurement", "measure_pairs", "pairs_from_jsonl"),
     ".recordings": (
         "LeftOut",
         "Recording",

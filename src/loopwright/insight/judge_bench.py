@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from .._statistics import (
     Estimate,
@@ -37,16 +37,23 @@ from ..evaluators.judge import Judge, best_rule, unattainable
 from ..records import Reason, Result, Status, as_evaluation, number_text
 from ..records.codec import Json, in_flow, integer, number, text_of
 
+if TYPE_CHECKING:
+    from ..evaluators.pairs import PairJudge
+
 __all__ = [
     "BENCH",
+    "MOST_ITEMS",
     "JudgeCase",
     "JudgeMeasurement",
     "JudgeReport",
     "cases_from_jsonl",
+    "cases_in",
     "judge_json",
     "measure_judge",
     "measurement_input",
     "robustness_set",
+    "share_of",
+    "unknown_key",
 ]
 
 FIELDS = ("id", "output", "label", "input", "votes", "score")
@@ -96,13 +103,39 @@ def cases_from_jsonl(text: str, file: str = "cases") -> list[JudgeCase]:
         >>> cases_from_jsonl('{"id": "a", "output": "text", "label": true, "votes": [true]}')[0].label
         True
     """
-    cases: list[JudgeCase] = []
+    return [case for _, case in cases_in(text, file, _case)]
+
+
+_Case = TypeVar("_Case", bound="_Named")
+
+
+class _Named(Protocol):
+    @property
+    def id(self) -> str: ...
+
+
+def cases_in(
+    text: str, file: str, read: Callable[[Mapping[str, Json], int], _Case]
+) -> Iterator[tuple[int, _Case]]:
+    """Iterate over the numbers and the cases of JSON lines.
+
+    Args:
+        text: one object per line; empty lines are skipped.
+        file: the name for messages.
+        read: makes a case of an object and the number of its line.
+
+    Raises:
+        ConfigurationError: for a line that is not a case, with its number, or if there is no case.
+    """
     seen: dict[str, int] = {}
     for line, row in enumerate(text.splitlines(), start=1):
         if not row.strip():
             continue
         try:
-            case = _case(json.loads(row), line)
+            data = json.loads(row)
+            if not isinstance(data, dict):
+                raise ConfigurationError("this line is not a JSON object")
+            case = read(data, line)
         except json.JSONDecodeError as error:
             where = f"{file}:{line}:{error.colno}"
             raise ConfigurationError(f"{where}: not valid JSON: {error.msg}") from error
@@ -115,19 +148,25 @@ def cases_from_jsonl(text: str, file: str = "cases") -> list[JudgeCase]:
                 f"{file}:{line}: id {case.id!r} is already used in line {seen[case.id]}"
             )
         seen[case.id] = line
-        cases.append(case)
-    if not cases:
+        yield line, case
+    if not seen:
         raise ConfigurationError(f"{file}: there is no case. Write one JSON object per line.")
-    return cases
 
 
-def _case(data: Json, line: int) -> JudgeCase:
-    if not isinstance(data, dict):
-        raise ConfigurationError("this line is not a JSON object")
+def unknown_key(data: Mapping[str, Json], fields: Sequence[str], what: str) -> None:
+    """Refuse an object with another key than these; `what` names the object.
+
+    Raises:
+        ConfigurationError: for such a key, with the nearest one.
+    """
     for key in data:
-        if key not in FIELDS:
-            hint = nearest(key, FIELDS) or f"; a case has {', '.join(FIELDS)}"
+        if key not in fields:
+            hint = nearest(key, fields) or f"; {what} has {', '.join(fields)}"
             raise ConfigurationError(f"unknown key {key!r}{hint}")
+
+
+def _case(data: Mapping[str, Json], line: int) -> JudgeCase:
+    unknown_key(data, FIELDS, "a case")
     if not isinstance(data.get("label"), bool):
         raise ConfigurationError("label: missing, or not true or false")
     if not isinstance(data.get("output"), str):
@@ -233,10 +272,10 @@ def measure_judge(
         "confusion": {
             "tp": tp, "fp": fp, "tn": tn, "fn": fn, "undecided": len(cases) - len(decided),
         },
-        "sensitivity": _share(tp, tp + fn, "no case has the label true"),
-        "specificity": _share(tn, tn + fp, "no case has the label false"),
-        "precision": _share(tp, tp + fp, "the judge accepts no case"),
-        "agreement": _share(tp + tn, len(decided), ""),
+        "sensitivity": share_of(tp, tp + fn, "no case has the label true"),
+        "specificity": share_of(tn, tn + fp, "no case has the label false"),
+        "precision": share_of(tp, tp + fp, "the judge accepts no case"),
+        "agreement": share_of(tp + tn, len(decided), ""),
         "kappa": _resampled(kinds, _kappa, "one side gives all cases the same answer"),
         "flip_rate": _resampled(kinds, _flips, "no case has two votes"),
         "icc": icc,
@@ -284,7 +323,8 @@ def _confusion(counts: Mapping[_Kind, int]) -> tuple[int, int, int, int]:
     return rates[0], rates[1], rates[2], rates[3]
 
 
-def _share(successes: int, n: int, why: str) -> dict[str, Json]:
+def share_of(successes: float, n: int, why: str = "") -> dict[str, Json]:
+    """Return a share of n cases with its interval, or why it is unknown if n is 0."""
     return _row(wilson(successes / n, n)) if n else {"why": why}
 
 
@@ -417,7 +457,7 @@ def robustness_set(criterion: str, task: str, failing: str = "") -> Iterator[tup
         yield name, f"{failing}\n{text}" if failing else text
 
 
-def judge_json(judge: Judge) -> dict[str, Json]:
+def judge_json(judge: Judge | PairJudge) -> dict[str, Json]:
     """Return what identifies a judge in its report."""
     return {
         "criteria": list(judge.criteria),

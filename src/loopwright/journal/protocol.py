@@ -66,6 +66,7 @@ class Entry:
             - `noise`: the noise of scores in past runs: `sigma` and the number of `runs`, by loop
             - `waiting`, `woken`: a wait begins, and its decision; `taken`: the number of an event that the run took
             - `steered`: the hints of people that an iteration has read
+            - `planned`: from where an iteration continues: its parent, chain and strategy, why, and what was drawn
             - `forked`: the run continues another one; its `value` names that run and the path
             - `folded`: everything at and under the path has ended, and a resume reads this entry in its place; `usage`
               is what was spent there, `value` has the number of `effects`, the `judging` part of the usage, and the

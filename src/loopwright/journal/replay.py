@@ -34,6 +34,7 @@ from ..records import (
     Stop,
     Usage,
     as_evaluation,
+    case_path,
     failure_of,
     is_judging,
     item_outcomes,
@@ -151,6 +152,7 @@ class RecordedRun:
     - `steps`: the outcomes of the steps of the workflow
     - `waiting`, `woken`: the records of waits and their decisions
     - `steered`: the hints that iterations have read
+    - `plans`: the plans of iterations
     - `taken`: the highest number and the latest time of the events that the run took, by their name and key
     - `repeated`: how many times an effect began again after a crash or cut
     - `folded`: the entries that stand for everything at and under a path, which is nowhere else in the index
@@ -179,6 +181,7 @@ class RecordedRun:
         self.woken: dict[str, Mapping[str, Json]] = {}
         self.taken: dict[tuple[str, str], tuple[int, float]] = {}
         self.steered: dict[str, list[Json]] = {}
+        self.plans: dict[str, Mapping[str, Json]] = {}
         self.active = 0.0
         self.repeated: dict[str, int] = {}
         self.folded: dict[str, Entry] = {}
@@ -194,7 +197,7 @@ class RecordedRun:
             "tuned": self._add_tuned,
             "would_stop": self._add_normal_end, "noise": self._add_noise, "waiting": self._add_waiting,
             "woken": self._add_woken, "taken": self._add_taken, "steered": self._add_steered,
-            "folded": self._add_folded,
+            "planned": self._add_planned, "folded": self._add_folded,
         }  # fmt: skip
         entries = list(entries)
         if any(entry.kind == "folded" for entry in entries):
@@ -257,6 +260,9 @@ class RecordedRun:
 
     def _add_steered(self, entry: Entry) -> None:
         self.steered[entry.path] = entry.value
+
+    def _add_planned(self, entry: Entry) -> None:
+        self.plans[entry.path] = entry.value
 
     def _add_taken(self, entry: Entry) -> None:
         from .events import add_taken  # few runs take events
@@ -350,9 +356,13 @@ class RecordedRun:
     @property
     def iterations(self) -> int:
         """The number of recorded iterations of all loops and items of all lists, without explored ones."""
-        return sum(
-            not entry.value.explored for entries in self.records.values() for entry in entries
-        )
+        return sum(1 for _ in self.own_records())
+
+    def own_records(self) -> Iterator[Entry]:
+        """Iterate over the iterations of loops and lists without explored ones, and without those of cases."""
+        for path, entries in self.records.items():
+            if not case_path(path):
+                yield from (entry for entry in entries if not entry.value.explored)
 
     def history(self, path: str) -> tuple[History, int]:
         """Return the iterations of the loop at a path, and the number of those that it explored later.
@@ -550,6 +560,8 @@ def _loops(info: RunInfo, replay: RecordedRun) -> LoopResults:
     loops.lists = frozenset(replay.lists())
     ended_paths = [path for path in replay.ended if path]
     for path in [*ended_paths, *(path for path in replay.records if path not in replay.ended)]:
+        if case_path(path):
+            continue
         if (end := replay.ended.get(path)) is not None:
             loops.keep(path, loop_result(info.run_id, replay, path, end))
             continue

@@ -277,7 +277,8 @@ class Prompt(CompositeStep[In, Out]):
 
     async def question(self, value: Json, ctx: Context) -> tuple[Message, Mapping[str, bytes]]:
         """Return the user message, and the contents of its files by digest."""
-        carried = self.conversation is not None and ctx.iteration > 1
+        scope = ctx.scope
+        carried = self.conversation is not None and scope is not None and scope.begun < scope.number
         text = hinted(filled_in(self.text, value, ctx), self.text, ctx, new=carried)
         if self.files is None:
             return Message("user", text), {}

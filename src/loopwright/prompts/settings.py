@@ -451,11 +451,11 @@ def _earlier(ctx: Context, limits: Conversation) -> CarriedConversation:
     """Return the conversation of the previous iterations, from the scope or the journal."""
     scope = _loop_scope(ctx)
     # The first iteration has no earlier exchange, also if the loop runs again inside an outer loop.
-    if scope is None or scope.number <= 1:
+    if scope is None or scope.begun == scope.number:
         return CarriedConversation()
     part = _part(ctx, scope)
-    if scope.talks is not None and part in scope.talks:
-        conversation: CarriedConversation = scope.talks[part]
+    conversation: CarriedConversation | None = scope.talked(part)
+    if conversation is not None:
         return conversation
     return _recorded(ctx, scope, part, limits)
 
@@ -497,7 +497,8 @@ def _recorded(ctx: Context, scope: Scope, part: str, limits: Conversation) -> Ca
         if entry.error is not None or not place.startswith(begin) or not digits.isdecimal():
             continue
         number, inner = int(digits), _ATTEMPT.sub("", slash + rest)
-        if number >= scope.number or inner not in (part, f"{part}/{_SUMMARY}"):
+        others = scope.line is not None and number not in scope.line
+        if number >= scope.number or others or inner not in (part, f"{part}/{_SUMMARY}"):
             continue
         # The path of the summary below the prompt.
         if inner != part:

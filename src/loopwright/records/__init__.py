@@ -8,11 +8,21 @@ from .evaluation import (
     Measure,
     Tampering,
     as_evaluation,
+    exceeds,
     number_text,
     reaches,
 )
-from .history import History, agents_history
-from .iteration import NOTHING, Candidate, Failure, Iteration, Usage, by_purpose, is_judging
+from .history import History, Origin, agents_history, latest_kept
+from .iteration import (
+    NOTHING,
+    Candidate,
+    Failure,
+    Iteration,
+    Usage,
+    by_purpose,
+    case_path,
+    is_judging,
+)
 from .result import (
     ItemOutcome,
     LoopResults,
@@ -40,6 +50,7 @@ __all__ = [
     "Iteration",
     "LoopResults",
     "Measure",
+    "Origin",
     "Reason",
     "Record",
     "Result",
@@ -51,10 +62,13 @@ __all__ = [
     "agents_history",
     "as_evaluation",
     "by_purpose",
+    "case_path",
+    "exceeds",
     "failure_of",
     "is_judging",
     "item_outcomes",
     "item_stop",
+    "latest_kept",
     "number_text",
     "own",
     "own_json",

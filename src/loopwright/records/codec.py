@@ -328,7 +328,7 @@ def decode(text: str | bytes) -> Json:
 
 def strict_json(text: str) -> Json:
     """Return the value of a JSON text, without NaN and duplicate keys. Raises ValueError or RecursionError."""
-    return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique)
+    return _strict.decode(text)
 
 
 def _refuse_constant(constant: str) -> Json:
@@ -340,6 +340,10 @@ def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     if len(value) < len(pairs):
         raise ValueError("duplicate key")
     return value
+
+
+# Made once, because `json.loads` makes one for each text.
+_strict = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_unique)
 
 
 def canonical(value: Json, *, volatile: Iterable[str] = ()) -> str:

@@ -240,6 +240,11 @@ class Evaluation(Record):
         return self.verdicts is not None and not judged and not self.own_feedback
 
     @property
+    def standing(self) -> float:
+        """The score, else 1 or 0 by the verdict."""
+        return float(self.passed is True) if self.score is None else self.score
+
+    @property
     def has_only_score(self) -> bool:
         """Whether it has a score, a verdict or both, and no other field."""
         more = self.feedback or self.improvements or self.criteria or self.holds_values()
@@ -280,6 +285,15 @@ def reaches(score: float, threshold: float) -> bool:
     (True, False)
     """
     return score >= threshold - TOLERANCE
+
+
+def exceeds(gain: float, least: float) -> bool:
+    """Return whether a gain is above the least one that counts, within the rounding error of floats.
+
+    >>> exceeds(0.3 - 0.2, 0.1), exceeds(0.01, 0.0)
+    (False, True)
+    """
+    return gain > least and not math.isclose(gain, least, rel_tol=1e-9)
 
 
 def _checked(score: Json) -> float:

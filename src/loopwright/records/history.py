@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import FrozenInstanceError, replace
-from typing import ClassVar, Generic, overload
+from typing import ClassVar, Generic, NamedTuple, overload
 
 from . import codec, display
 from .display import CELL, cut, idea_of, one_line
-from .evaluation import MINIMISE, number_text
+from .evaluation import MINIMISE, Evaluation, number_text
 from .iteration import NOTHING, In, Iteration, Out, Usage
 from .typed import Record
 
@@ -31,6 +31,25 @@ _BEGINNING: _Mark = (-1, None, 0, 0, 0, True)
 Label = tuple[int, str, tuple[str, ...]]  # the number, the field and the volatile keys
 
 
+class Origin(NamedTuple):
+    """What a loop compares its first iterations with.
+
+    Args:
+        baseline: the evaluation of the input, or None.
+        rank: its rank: of the objective, else its score or verdict; None without a baseline.
+        min_delta: the difference of the objective that is an improvement, in its unit.
+        confirmed: whether only an accepted iteration is an improvement.
+    """
+
+    baseline: Evaluation | None = None
+    rank: float | None = None
+    min_delta: float = 0.0
+    confirmed: bool = False
+
+
+_NOWHERE = Origin()
+
+
 class Iterations(list[Iteration]):
     """The shared, append-only list behind histories.
 
@@ -38,9 +57,10 @@ class Iterations(list[Iteration]):
     """
 
     # A list itself: each running loop has one, and the garbage collector visits each object of 10,000 loops.
-    __slots__ = ("columns", "labels", "redact")
+    __slots__ = ("columns", "labels", "origin", "redact")
 
     def __init__(self) -> None:
+        self.origin = _NOWHERE
         self.columns: Columns | None = None
         self.labels: dict[Label, str] | None = None  # digests of values
         self.redact: Callable[[str], str] | None = None  # removes known secrets from a text
@@ -116,6 +136,11 @@ def _base_of(item: Iteration) -> float:
     if objective.change is None:
         return -math.inf
     return replace(objective, value=objective.value - objective.change).rank
+
+
+def latest_kept(items: Sequence[Iteration]) -> Iteration | None:
+    """Return the latest iteration that was not rejected; a rejected one is no parent."""
+    return next((item for item in reversed(items) if not item.rejected), None)
 
 
 _new = object.__new__
@@ -195,6 +220,15 @@ class History(Record, Sequence[Iteration[In, Out]], Generic[In, Out]):
         """Remove known secrets with `redact` from errors of conditions on these iterations."""
         self._items.redact = redact
 
+    @property
+    def origin(self) -> Origin:
+        """What its first iterations are compared with."""
+        return self._items.origin
+
+    def begin_at(self, origin: Origin) -> None:
+        """Set what its first iterations are compared with."""
+        self._items.origin = origin
+
     def _at(self, elapsed: float, usage: Usage, now: float) -> History[In, Out]:
         window = _new(History)
         window._items, window.length, window._mark = self._items, self.length, self._mark
@@ -220,7 +254,7 @@ class History(Record, Sequence[Iteration[In, Out]], Generic[In, Out]):
         items, length = self._items, self.length
         # Another history continues from here, so its iterations must not become part of this one.
         if length != len(items):
-            return History([*self, item], elapsed=elapsed, usage=usage, now=now, effects=effects)
+            return self._followed(item, elapsed, usage, now, effects)
         items.append(item)
         window = _new(History)
         window._items, window.length = items, length + 1
@@ -232,13 +266,14 @@ class History(Record, Sequence[Iteration[In, Out]], Generic[In, Out]):
 
     def continued(self, item: Iteration) -> History[In, Out]:
         """Return the history that would follow this one by `item`, of which none keeps a record."""
-        return History(
-            [*self, item],
-            elapsed=self.elapsed,
-            usage=self.usage,
-            now=self.now,
-            effects=self.effects,
-        )
+        return self._followed(item, self.elapsed, self.usage, self.now, self.effects)
+
+    def _followed(
+        self, item: Iteration, elapsed: float, usage: Usage, now: float, effects: int
+    ) -> History[In, Out]:
+        other = History([*self, item], elapsed=elapsed, usage=usage, now=now, effects=effects)
+        other.begin_at(self.origin)
+        return other
 
     def __len__(self) -> int:
         return self.length
@@ -273,13 +308,15 @@ class History(Record, Sequence[Iteration[In, Out]], Generic[In, Out]):
         return display.history_html(self)
 
     @property
-    def put_backs(self) -> int:
-        """How many iterations were not the best one when they ended."""
-        mark, count = _BEGINNING, 0
-        for place, item in enumerate(self):
-            mark = _marked(mark, place, item)
-            count += mark[0] != place
-        return count
+    def chains(self) -> dict[int, Iteration[In, Out]]:
+        """The best iteration of each chain by its number, without chains of which none counts."""
+        best: dict[int, Iteration[In, Out]] = {}
+        for item in self:
+            rank, known = item.standing, best.get(item.chain)
+            before = None if known is None else known.standing
+            if rank is not None and (before is None or rank > before):
+                best[item.chain] = item
+        return best
 
     @property
     def latest_eligible(self) -> Iteration[In, Out] | None:

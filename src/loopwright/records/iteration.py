@@ -137,12 +137,14 @@ class Usage(Value):
 
 NOTHING = Usage()
 _JUDGING = re.compile(
-    r"(?:^|/)(?:[0-9]+/(?:candidate-[0-9]+/)?(?:evaluate|until|confirm)|rejudge/[0-9]+)(?:/|$)"
+    r"(?:^|/)(?:(?:[0-9]+/(?:candidate-[0-9]+/)?|cases/s[0-9]+/[^/]+/(?:repeat-[0-9]+/)?)(?:evaluate|until|confirm)"
+    r"|rejudge/[0-9]+)(?:/|$)"
 )
+_CASE = re.compile(r"(?:^|/)cases/s[0-9]+/[^/]+(?:/repeat-[0-9]+)?")
 
 
 def is_judging(path: str) -> bool:
-    """Return whether a path is inside the `evaluate` of a loop.
+    """Return whether a path is inside the `evaluate` of a loop or of a case.
 
     >>> is_judging("refine/2/evaluate/attempt-1"), is_judging("refine/2/execute/attempt-1")
     (True, False)
@@ -150,6 +152,16 @@ def is_judging(path: str) -> bool:
     True
     """
     return _JUDGING.search(path) is not None
+
+
+def case_path(path: str) -> str:
+    """Return the path of the innermost case of a data set around a path; "" outside of one.
+
+    >>> case_path("answers/cases/s0003/c12/repeat-2/evaluate/attempt-1")
+    'answers/cases/s0003/c12/repeat-2'
+    """
+    end = max((found.end() for found in _CASE.finditer(path)), default=0)
+    return path[:end]
 
 
 def by_purpose(usage: Usage, judging: Usage) -> Json:
@@ -432,6 +444,16 @@ class Iteration(Record, Generic[In, Out]):
         return None if objective is None else objective.rank
 
     @property
+    def standing(self) -> float | None:
+        """The number by which it is compared within its chain: of the objective, else its score or verdict.
+
+        None if it does not count.
+        """
+        if self.accepted is not None:
+            return self.rank if self.sound else None
+        return self.evaluation.standing if self.eligible and self.evaluation is not None else None
+
+    @property
     def undecided(self) -> bool:
         """Whether the evaluator could not decide."""
         return self.evaluation is not None and self.evaluation.undecided
@@ -460,6 +482,13 @@ class Iteration(Record, Generic[In, Out]):
             return False
         tampered = evaluation.tampered
         return tampered is None or not tampered.rejected
+
+    @property
+    def sound(self) -> bool:
+        """Whether its value of an objective counts: it is eligible, no check refused it, and a file changed."""
+        # Without a changed file, a better value is noise.
+        changed = self.files is None or self.files.get("files") != 0
+        return self.eligible and self.passed is not False and changed
 
     @property
     def can_satisfy(self) -> bool:

@@ -11,7 +11,7 @@ A workflow that is called with `with:` has these values instead of its caller's,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -49,12 +49,13 @@ FIXED = frozenset(
 OF_ITEMS = frozenset({"index", "count", "current", "stats"})  # fields of `loop` only over a list
 OF_LOOPS = frozenset({  # fields of every loop; the last four exist after its end
     "name", "iteration", "initial", "input", "last", "best", "history", "output", "outputs", "steps", "succeeded",
-    "failed", "feedback", "verdicts", "baseline", "restarts", "hints", "table", "iterations", "exit_reason", "status", "score",
+    "failed", "feedback", "verdicts", "baseline", "parent", "chain", "chains", "strategy", "hints", "table",
+    "iterations", "exit_reason", "status", "score",
 })  # fmt: skip
 OF_ROUNDS = frozenset({
     "output", "score", "passed", "feedback", "error", "improvements", "metrics", "accepted", "idea", "verdicts",
 })  # fmt: skip
-OF_ITERATIONS = OF_ROUNDS | {"iteration"}  # fields of `loop.last` and `loop.best`
+OF_ITERATIONS = OF_ROUNDS | {"iteration"}  # fields of `loop.last`, `loop.best` and `loop.parent`
 # Fields of the counter of a `{% for %}` that paths read, and all of its fields.
 LOOP_FIELDS = frozenset(
     {"depth", "depth0", "first", "index", "index0", "last", "length", "nextitem", "previtem"}
@@ -124,6 +125,9 @@ def variables(ctx: Context, value: Json) -> dict[str, Json]:
         loop = {**{k: v for k, v in fields.items() if k in OF_ITEMS}, **loop}
     if loop is not None:
         variables["loop"] = loop
+    case = None if ctx.scope is None else ctx.scope.case
+    if case is not None:
+        variables["case"] = case.variables()
     supplied = {name: item for name, item in (supplied or {}).items() if name != "env"}
     # Predefined names win over steps, and steps over the caller's variables.
     return {**supplied, **steps, **variables, "given": supplied}
@@ -131,8 +135,9 @@ def variables(ctx: Context, value: Json) -> dict[str, Json]:
 
 def loop_variables(scope: Scope) -> dict[str, Json]:
     """Return the variable `loop` inside a running loop."""
-    # In the first iteration, feedback and verdicts are those of the baseline.
-    last, baseline = scope.history.last, scope.baseline
+    # In the first iteration, feedback and verdicts are those of the baseline; also after a fresh start.
+    last, baseline, place, parent = scope.last, scope.baseline, scope.place, scope.continued
+    chain = 1 if place is None else place.plan.chain
     evaluation = baseline if last is None else last.evaluation
     before = _NO_ITERATION if baseline is None else {
         "iteration": 0, "output": "", "score": baseline.score, "passed": baseline.passed,
@@ -145,11 +150,20 @@ def loop_variables(scope: Scope) -> dict[str, Json]:
         "iteration": scope.number,
         "initial": scope.initial,
         "input": scope.current,
-        **_iterations(scope.history),
+        **_iterations(scope.history, None if place is None else place.seen),
         "feedback": last.feedback if last is not None else baseline.feedback if baseline else "",
         "verdicts": dict(evaluation.verdicts or {}) if evaluation is not None else {},
         "baseline": before,
-        "restarts": scope.restarts,
+        "parent": _NO_ITERATION if parent is None else iteration_variables(parent),
+        "chain": chain,
+        "chains": [
+            iteration_variables(item)
+            for number, item in (() if place is None else scope.history.chains.items())
+            if number != chain
+        ],
+        "strategy": "" if place is None or place.strategy is None else place.strategy,
+        # Of documents that are recorded with a run; in place of it is `chain`.
+        "restarts": chain - 1,
         "hints": [hint["text"] for hint in around.hints if "step" not in hint]
         if (around := scope.iteration_scope)
         else [],
@@ -180,14 +194,16 @@ def result_variables(result: Result) -> dict[str, Json]:
     }
 
 
-def _iterations(history: History) -> dict[str, Json]:
-    """Return the fields of a loop that describe its iterations."""
+def _iterations(history: History, seen: Sequence[Iteration] | None = None) -> dict[str, Json]:
+    """Return the fields of a loop that describe its iterations; `seen` are those of the chain, if not all."""
     items, best = list(history), history.best
-    completed = [item for item in items if item.error is None and not item.interrupted]
+    seen = items if seen is None else seen
+    completed = [item for item in seen if item.error is None and not item.interrupted]
+    succeeded = sum(item.error is None and not item.interrupted for item in items)
     outputs = [item.output for item in completed]
     rows = [iteration_variables(item) for item in items]
     return {
-        "last": rows[-1] if rows else _NO_ITERATION,
+        "last": iteration_variables(seen[-1]) if seen else _NO_ITERATION,
         "best": next(
             (row for item, row in zip(items, rows, strict=True) if item is best), _NO_ITERATION
         ),
@@ -198,8 +214,8 @@ def _iterations(history: History) -> dict[str, Json]:
         "output": outputs[-1] if outputs and outputs[-1] is not None else "",
         "outputs": outputs,
         "steps": dict(completed[-1].steps or {}) if completed else {},
-        "succeeded": len(completed),
-        "failed": len(items) - len(completed),
+        "succeeded": succeeded,
+        "failed": len(items) - succeeded,
     }
 
 
@@ -313,7 +329,7 @@ def needed(part: Template | Expression) -> frozenset[str]:
     # Otherwise an iteration before would be paid for first: `loop.last` has empty fields in the first one.
     wrong = {
         f"{of}.{name}"
-        for of in ("loop.last", "loop.best")
+        for of in ("loop.last", "loop.best", "loop.parent")
         for name in part.members(of) - OF_ITERATIONS
     }
     inputs = {f"input.{name}" for name in part.members("input")}

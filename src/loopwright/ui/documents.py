@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from .. import insight
 from ..documents import Loaded, Settings, load
@@ -28,6 +28,7 @@ from .sources import RunSource, SourceSettings, load_again
 
 if TYPE_CHECKING:
     from ..evaluators.judge import Judge
+    from ..evaluators.pairs import PairJudge
 
 __all__ = [
     "LocalActions",
@@ -36,11 +37,14 @@ __all__ = [
     "judge_of",
     "measurement_of",
     "models_of",
+    "pair_judge_of",
     "program_of",
     "recordings_in",
     "selected_runs",
     "without_effects",
 ]
+
+_Kind = TypeVar("_Kind")
 
 
 def judge_of(step: Step, name: str, wanted: str = "") -> Judge:
@@ -54,9 +58,32 @@ def judge_of(step: Step, name: str, wanted: str = "") -> Judge:
     Raises:
         ConfigurationError: without a judge, or with several.
     """
-    judges = dict(_judges(step, ""))
+    from ..evaluators.judge import Judge
+
+    judges = dict(_of_kind(Judge, step, ""))
     if not judges:
         raise ConfigurationError(f"{name}: this document has no judge")
+    return _wanted(judges, name, wanted)
+
+
+def pair_judge_of(step: Step, name: str, wanted: str = "") -> PairJudge:
+    """Return the judge of pairs of a step, as `judge_of` returns its judge of outputs.
+
+    Raises:
+        ConfigurationError: without such a judge, or with several.
+    """
+    from ..evaluators.pairs import PairJudge
+
+    judges = dict(_of_kind(PairJudge, step, ""))
+    if not judges:
+        raise ConfigurationError(
+            f"{name}: this document has no judge of pairs. It is the key judge of candidates with pick: duel."
+        )
+    return _wanted(judges, name, wanted)
+
+
+def _wanted(judges: Mapping[str, _Kind], name: str, wanted: str) -> _Kind:
+    """Return the judge in the step `wanted`, or the only one."""
     paths = [path for path in judges if not wanted or wanted in path.split("/")]
     if not paths:
         names = sorted({part for path in judges for part in path.split("/")})
@@ -73,23 +100,26 @@ def measurement_of(source: RunSource, bench: Mapping[str, Json]) -> RunSource:
 
     Args:
         source: the source with the judge.
-        bench: how the run measures: `step`, `votes` and `at_once`.
+        bench: how the run measures: `step`, `at_once`, and `votes` for a judge of outputs.
     """
-    judge = judge_of(source.step, source.name, str(bench["step"]))
-    step = insight.JudgeMeasurement(judge, votes=bench["votes"], at_once=bench["at_once"])
+    place = source.step, source.name, str(bench["step"])
+    step: Step
+    if "votes" in bench:
+        judge = judge_of(*place)
+        step = insight.JudgeMeasurement(judge, votes=bench["votes"], at_once=bench["at_once"])
+    else:
+        step = insight.PairMeasurement(pair_judge_of(*place), at_once=bench["at_once"])
     changed = {"step": step, "source": {**source.source, "bench": dict(bench)}}
     return cast("RunSource", replace(cast("Any", source), **changed))
 
 
-def _judges(step: Step, path: str) -> Iterator[tuple[str, Judge]]:
-    from ..evaluators.judge import Judge
-
+def _of_kind(kind: type[_Kind], step: Step, path: str) -> Iterator[tuple[str, _Kind]]:
     here = f"{path}/{step.name}".strip("/")
-    if isinstance(step, Judge):
+    if isinstance(step, kind):
         yield here, step
         return
     for part in _parts(step):
-        yield from _judges(part, here)
+        yield from _of_kind(kind, part, here)
 
 
 def _parts(step: Step) -> list[Step]:

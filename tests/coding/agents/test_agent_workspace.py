@@ -29,7 +29,8 @@ def test_a_session_follows_the_files_that_are_put_back(tmp_path: Path) -> None:
         step,
         score,
         until=MaxIterations(3),
-        workspace=Workspace(project, refine_from="best", home=tmp_path / "home"),
+        workspace=Workspace(project, home=tmp_path / "home"),
+        refine_from="best",
     )
     result = run_sync(loop, journal=f"sqlite:{tmp_path / 'runs.db'}")
     assert [item.score for item in result.history] == [0.5, 0.2, 0.3]

@@ -56,17 +56,16 @@ class Bench:
             return (ctx.folder / "check.sh").read_text() + (ctx.folder / "lib.sh").read_text()
 
         evaluate = options.pop("evaluate", None)
-        settings = {"refine_from": options.pop("refine_from", "last")}
+        rule = options.pop("refine_from", None)
         until = options.pop("until", Passed() | MaxIterations(len(work)))
-        workspace = Workspace(
-            self.project, kind="snapshot", home=self.root / "home", merge="none", **settings
-        )
+        workspace = Workspace(self.project, kind="snapshot", home=self.root / "home", merge="none")
         return Loop(
             execute,
             evaluate or self.evaluator(**options),
             until=until,
             name="fix",
             workspace=workspace,
+            refine_from=rule,
         )
 
     def run(self, *work: Callable[[Path], object], **options: Any) -> Result[Any]:

@@ -171,7 +171,7 @@ def test_a_failed_iteration_is_captured_too(repo: Repo) -> None:
 def test_refine_from_best_continues_from_the_best_files(repo: Repo) -> None:
     """The third iteration is worse, so the fourth starts from the second."""
     result = run_sync(
-        counting(Workspace(repo.folder, merge="none", refine_from="best"), max_iterations=4)
+        counting(Workspace(repo.folder, merge="none"), refine_from="best", max_iterations=4)
     )
     assert [item.output for item in result.history] == ["1", "2", "3", "3"]
 

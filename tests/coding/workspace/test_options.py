@@ -22,10 +22,8 @@ KEY = "sk-" + "a1B2" * 8
 def test_reset_runs_whenever_files_were_put_in_place(repo: Repo, tmp_path: Path) -> None:
     """The command sees the files from which the iteration continues."""
     seen = tmp_path / "seen"
-    workspace = Workspace(
-        repo.folder, merge="none", refine_from="best", reset=f"cat n.txt >> {seen}"
-    )
-    run_sync(counting(workspace, max_iterations=4))
+    workspace = Workspace(repo.folder, merge="none", reset=f"cat n.txt >> {seen}")
+    run_sync(counting(workspace, refine_from="best", max_iterations=4))
     assert seen.read_text().split() == ["0", "1", "2", "2"]
 
 

@@ -30,7 +30,7 @@ EXAMPLES = {
 }
 # What an example needs that a machine without keys, agents, workers and a database does not have.
 NEEDS = {
-    "a model": ("run polish.yaml", "measure judge polish.yaml#improve"),
+    "a model": ("run polish.yaml", "measure judge polish.yaml#improve", "measure judge duel.yaml"),
     "a coding agent": ("until pytest", "until make", "agents try"),
     "a database": ("worker", "submit", "journal init postgres", "journal move postgres", "journal prune"),
     "a person or a server": ("ui", "mcp", "serve", "doctor"),

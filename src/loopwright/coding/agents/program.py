@@ -412,8 +412,8 @@ def session_key(mode: str, ctx: Context, owner: str) -> str:
     number = f"/{ctx.iteration}/"
     head, found, tail = f"{ctx.path}/".rpartition(number)
     # A conversation must not remember files that were put back, nor an approach that stalled.
-    chain = ctx.scope.chain + ctx.scope.restarts if ctx.scope is not None else 0
-    after = f" {chain}" if chain else ""
+    begun = 1 if ctx.scope is None else ctx.scope.begun
+    after = f" {begun}" if begun > 1 else ""
     return f"{head}/*/{tail} {owner}{after}" if found else f"{ctx.path} {owner}"
 
 

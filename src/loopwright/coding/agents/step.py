@@ -165,11 +165,13 @@ class AgentStep(CompositeStep):
         key = session_key(self.session, ctx, f"{self.manifest.name} {folder}")
         # A conversation must not remember files that are gone, because the iteration continues from others
         # than those of the last one.
-        fresh = (
-            files is not None
-            and ctx.iteration > 1
-            and (files.parent is None or files.parent.number != ctx.iteration - 1)
-        )
+        before, place = ctx.iteration - 1, None if ctx.scope is None else ctx.scope.place
+        if place is not None:
+            elsewhere = self.session != "loop" and place.plan.parent != before
+            fresh = before > 0 and (elsewhere or not place.line)
+        else:
+            parent = None if files is None else files.parent
+            fresh = files is not None and before > 0 and (parent is None or parent.number != before)
         answer = _Answer(ctx, key, folder, env, Interruptions(ctx), fresh=fresh)
         session = sessions_of(ctx.run).get(key) if key and not fresh else None
         continues = session is not None and bool(session.id)

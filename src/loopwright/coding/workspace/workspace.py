@@ -114,8 +114,6 @@ class Workspace:
         reset: a command, as words or a script, that puts a database or a service into the state of the files.
             It runs in the folder whenever files were put in place for an iteration. Default: none.
         link: folders of yours that the copy contains as links, such as `node_modules`.
-        refine_from: the iteration from which the next one continues, with its files and its record: the
-            `last`, the `best`, or the last `accepted` one.
         on_cancel: the files of a cancelled loop: those of the `best` iteration, or `leave` them as they are.
         merge: a loop that ends satisfied, exhausted or impossible makes a `branch` in your repository or
             writes a `patch`; `apply` changes your files, if the loop is satisfied; `none` does nothing.
@@ -152,7 +150,6 @@ class Workspace:
     setup: Sequence[str] | str = field(default=(), kw_only=True)
     reset: Sequence[str] | str = field(default=(), kw_only=True)
     link: Sequence[str] = field(default=(), kw_only=True)
-    refine_from: Literal["last", "best", "accepted"] = field(default="last", kw_only=True)
     on_cancel: Literal["best", "leave"] = field(default="best", kw_only=True)
     merge: Literal["", "branch", "patch", "apply", "none"] = field(default="", kw_only=True)
     branch: str = field(default="loopwright/{run}", kw_only=True)
@@ -165,7 +162,6 @@ class Workspace:
         one_of("workspace: kind", self.kind, KINDS)
         one_of("workspace: dirty", self.dirty, ("include", "refuse", "leave"))
         one_of("workspace: history", self.history, ("full", "base"))
-        one_of("workspace: refine_from", self.refine_from, ("last", "best", "accepted"))
         one_of("workspace: on_cancel", self.on_cancel, ("best", "leave"))
         one_of("workspace: merge", self.merge, ("", *MERGES))
         one_of("workspace: commits", self.commits, ("squash", "iterations"))
@@ -197,10 +193,14 @@ class Workspace:
     @property
     def fingerprint(self) -> str:
         """Changes when another workspace would be made."""
+        return self.fingerprint_with("last")
+
+    def fingerprint_with(self, refine_from: str) -> str:
+        """Return the fingerprint of earlier versions, in which it had the rule for the parent."""
         # Without its places: they differ between machines.
         options = (
             self.kind, self.dirty, self.history, self.include, self.exclude, self.max_file, self.setup,
-            self.link, self.refine_from,
+            self.link, refine_from,
         )  # fmt: skip
         # Only if it is used: runs on record keep their fingerprint.
         return digest_of("workspace", repr((*options, self.reset) if self.reset else options))

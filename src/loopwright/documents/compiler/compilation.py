@@ -135,7 +135,8 @@ class Compilation:
     with a default. `kinds` name what compiles the kinds of steps, `call` compiles the document that a step calls.
     `tools` are the tools and servers by name, `declared` also has the names of those with problems.
     `gaps` are the parts that were left out for their problems. `in_workspace` is whether a workspace surrounds the
-    part, `inputs` are the names of the declared inputs.
+    part, `inputs` are the names of the declared inputs. `refine_from` is the rule that a recorded document has at a
+    workspace around.
     """
 
     source: Source
@@ -154,6 +155,7 @@ class Compilation:
     gaps: Gaps = NOTHING_LEFT_OUT
     in_workspace: bool = False
     inputs: frozenset[str] = frozenset()
+    refine_from: str | None = None
 
     def problem(
         self, path: Location, message: str, *, key: bool = False, own: bool = False
@@ -233,6 +235,8 @@ class Compilation:
             return
         # A loop may define these by a key that was left out.
         known = FIXED | {"memory", "strategy"} if self.gaps.fields else FIXED
+        if self.project.recorded:
+            known |= {"loop.restarts"}
         unknown = [name for name in result if name not in self.defined and name not in known]
         for value in sorted(unknown):
             # `steps.x` is empty for a step that has not run, so it may name a later step.
@@ -254,6 +258,8 @@ class Compilation:
             return (
                 nearest(name.rpartition(".")[2], fields) or f"; its fields are {', '.join(fields)}"
             )
+        if name == "loop.restarts":
+            return "; it is loop.chain now, which is 1 before the first stall"
         field = name.removeprefix("loop.")
         if field != name and field not in OF_ITEMS:
             if field in OF_ROUNDS:

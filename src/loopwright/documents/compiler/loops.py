@@ -269,7 +269,8 @@ def compile_loop(
     spec, path = action.loop, (*at, "loop")
     compilation = compilation.with_names(["loop", *(["memory"] if has_memory(spec) else [])])
     if spec.workspace is not None:
-        compilation = replace(compilation, in_workspace=True)
+        former = getattr(spec.workspace, "refine_from", None)
+        compilation = replace(compilation, in_workspace=True, refine_from=former)
     execute = compilation.action(spec.execute, spec.execute.name or "execute", (*path, "execute"))
     if compilation.project.settings.former:
         judges, until = sentences_as_judges(compilation, spec, path)
@@ -295,10 +296,18 @@ def compile_loop(
     options = {name: getattr(spec, name) for name in _SAME}
     options["hints"] = None if spec.hints is None else spec.hints.model_dump()
     options |= {
-        name: make(**value.model_dump())
+        name: make(**({"then": value} if isinstance(value, str) else value.model_dump()))
         for name, make in _POLICIES.items()
         if (value := getattr(spec, name)) is not None
     }
+    options |= {"strategies": spec.strategies, "refine_from": _parent_rule(compilation, spec)}
+    if (optimise := spec.optimise) is not None:
+        from ...search import Optimise  # for the few loops that have one
+
+        made = compilation.attempt((*path, "optimise"), lambda: Optimise(**optimise.model_dump()))
+        if made is None:
+            return None
+        options["optimise"] = made
     if spec.max_failures == "none":
         former = compilation.project.settings.former
         options["max_failures"] = FAILURES_IN_A_ROW if former else None
@@ -356,6 +365,15 @@ _SAME = (
 _POLICIES: Mapping[str, Callable[..., object]] = {
     "on_stall": OnStall, "impossible": Impossible, "undecided": Undecided,
 }  # fmt: skip
+
+
+def _parent_rule(compilation: Compilation, spec: LoopSpec) -> Json:
+    """Return the rule for the parent; of a recorded document, that of the workspace around."""
+    rule = spec.refine_from
+    if rule is None:
+        former = compilation.refine_from
+        return {"accepted": "best", "last": None, None: None}.get(former, former)
+    return rule if isinstance(rule, str) else rule.model_dump()
 
 
 def _adapt(compilation: Compilation, spec: LoopSpec, path: Location) -> Step | None:

@@ -232,7 +232,11 @@ def compile_document(
         tools = named(f"{COMPILER}.tools:compile_tools")(document, compilation)
     around = compilation.in_workspace or document.workspace is not None
     inner = replace(
-        compilation.with_names(value), tools=tools, declared=declared, in_workspace=around
+        compilation.with_names(value),
+        tools=tools,
+        declared=declared,
+        in_workspace=around,
+        refine_from=getattr(document.workspace, "refine_from", compilation.refine_from),
     )
     result = inner.steps(document.steps, ("steps",))
     workspace = None

@@ -293,6 +293,12 @@ def compile_workspace(
         return None
     value = WorkspaceSpec(kind=spec) if isinstance(spec, str) else spec
     path = compilation.inside(value.path, (*at, "path"))
+    if value.refine_from is not None and not compilation.project.recorded:
+        rule = "best" if value.refine_from == "accepted" else value.refine_from
+        what = (
+            f"is a key of the loop now, not of the workspace; write refine_from: {rule} in the loop"
+        )
+        compilation.problem((*at, "refine_from"), what, key=True)
     from ...coding.workspace.store import problem_with_git
 
     compilation.need(at, problem_with_git)
@@ -304,7 +310,7 @@ def compile_workspace(
     options = {
         name: getattr(value, name)
         for name in WorkspaceSpec.model_fields
-        if name not in ("path", "merge")
+        if name not in ("path", "merge", "refine_from")
     }
     return compilation.attempt(
         at, lambda: workspace.Workspace(path, merge=value.merge or "", **options)

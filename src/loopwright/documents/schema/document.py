@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
+from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
 from ...records.codec import Json
@@ -110,10 +111,8 @@ class WorkspaceSpec(Part):
     link: list[str] = Field(
         [], description="Folders that the copy contains as links, such as node_modules."
     )
-    refine_from: Literal["last", "best", "accepted"] = Field(
-        "last",
-        description="The iteration from which the next one continues, with its files and its record.",
-    )
+    # Of documents that are recorded with a run; others have it at the loop.
+    refine_from: SkipJsonSchema[Literal["last", "best", "accepted"] | None] = None
     on_cancel: Literal["best", "leave"] = Field(
         "best", description="The files of a cancelled loop: the best, or as they are."
     )
@@ -469,18 +468,66 @@ class HintsSpec(Part):
     )
 
 
-class OnStallSpec(Part):
-    """What a loop does after iterations without progress."""
+StallThen = Literal["best", "last", "fresh", "ask", "stop"]
+ParentRule = Literal["last", "best", "sample", "pareto"]
 
-    then: Literal["fresh", "best", "ask", "stop"] = Field(
+
+class OnStallSpec(Part):
+    """What a loop does after iterations without progress: a new chain of iterations, with new sessions."""
+
+    then: StallThen = Field(
         "best",
-        description="`best` continues from the best iteration, `fresh` from the last one; both start a new session. "
-        "`ask` asks a person, `stop` ends the loop.",
+        description="Where a new chain begins: at the `best` iteration, the `last` one, or `fresh` with the input and the "
+        "files of the beginning. `ask` asks a person, `stop` ends the loop.",
     )
     patience: int = Field(
         2, ge=1, le=1000, description="Iterations without progress that are a stall."
     )
-    restarts: int = Field(1, ge=0, le=1000, description="How many stalls do not end the loop.")
+    restarts: int = Field(5, ge=0, le=1000, description="How many stalls begin a new chain.")
+    min_delta: float = Field(
+        0.0, ge=0, le=1, description="The smallest difference of scores that is progress."
+    )
+
+
+Optimiser = Literal["random", "tpe", "nsga2", "cma"]
+
+
+class OptimiseSpec(Part):
+    """An optimiser that proposes the parameters of each iteration, in place of `adapt`."""
+
+    space: dict[str, Json] = Field(
+        description="The parameters by name: `{float: [LOW, HIGH]}` or `{int: [LOW, HIGH]}`, also with `log: true`, or "
+        "`{choice: [VALUE, VALUE]}`."
+    )
+    by: Optimiser | list[Optimiser] = Field(
+        "tpe",
+        description="`random`, `tpe` and `nsga2` are of Optuna; `cma` needs two numbers or more and knows no choice. Several "
+        "are the strategies of the loop: a stall hands over to the next one.",
+    )
+    startup: int = Field(
+        10, ge=1, description="The evaluated proposals before `tpe` models them. Until then it draws."
+    )
+    reuse: bool = Field(
+        False, description="Whether another proposal takes the place of one that was evaluated before."
+    )
+
+
+class RefineFromSpec(Part):
+    """The rule for the iteration from which the next one continues."""
+
+    rule: ParentRule = Field(
+        description="`last` of the chain, `best` of the chain, `sample` from all chains, better ones more often, or `pareto`: "
+        "from those that no other one is better than in every case or objective."
+    )
+    power: float = Field(
+        1.0, ge=0, description="Of `sample`: how much more often better ones are drawn."
+    )
+    fresh_share: float = Field(
+        0.15,
+        ge=0,
+        le=1,
+        description="Of `sample`: the share of iterations that start from the beginning.",
+    )
 
 
 class ImpossibleSpec(Part):
@@ -565,8 +612,22 @@ class LoopSpec(Part):
     score: MetricScoreSpec | None = Field(
         None, description="The score that a metric makes. Default: a metric makes no score."
     )
-    on_stall: OnStallSpec | None = Field(
+    on_stall: OnStallSpec | StallThen | None = Field(
         None, description="What happens after iterations without progress."
+    )
+    strategies: dict[str, Json] | None = Field(
+        None,
+        description="Values by name, as `loop.strategy`: each chain takes the next one. They need on_stall.",
+    )
+    refine_from: RefineFromSpec | ParentRule | None = Field(
+        None,
+        description="The iteration from which the next one continues, with its files and its record. Default: the last one "
+        "of the chain.",
+    )
+    optimise: OptimiseSpec | None = Field(
+        None,
+        description="An optimiser that proposes the parameters of each iteration, in place of `adapt`. They are merged into "
+        "the input of the loop.",
     )
     impossible: ImpossibleSpec | None = Field(
         None,

@@ -35,7 +35,6 @@ __all__ = [
     "MAX_DEPTH",
     "MAX_NODES",
     "MAX_PROBLEMS",
-    "TOO_LARGE",
     "Place",
     "Scalar",
     "UnreadableError",
@@ -54,10 +53,6 @@ MAX_CHARACTERS = 4 << 20
 MAX_DEPTH = 64
 MAX_NODES = 100_000
 MAX_PROBLEMS = 100
-TOO_LARGE = (
-    f"the document has more than {MAX_NODES:,} values or {MAX_CHARACTERS >> 20} MiB of text "
-    "after its aliases are expanded; split it, or use fewer aliases"
-)
 
 # Characters of a line that are searched for a remedy, because the patterns below are not linear.
 _LONG = 500
@@ -108,8 +103,8 @@ def split_lines(text: str) -> list[str]:
     return _BREAK.split(text)
 
 
-def decode(text: str | bytes, file: str) -> str:
-    """Return the text of a document in a form that the parser accepts.
+def decode(text: str | bytes, file: str, larger: int = 1) -> str:
+    """Return the text of a document in a form that the parser accepts; `larger` multiplies the limit.
 
     A byte order mark is removed. Surrogate pairs in the strings of a JSON document, which YAML does not
     have, are rewritten with the same length, so that later positions stay the same.
@@ -117,10 +112,11 @@ def decode(text: str | bytes, file: str) -> str:
     Raises:
         DocumentError: For a text that is too large, not UTF-8, or has forbidden characters.
     """
-    if len(text) > MAX_BYTES or (
-        isinstance(text, str) and len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES
+    limit = MAX_BYTES * larger
+    if len(text) > limit or (
+        isinstance(text, str) and len(text.encode("utf-8", "surrogatepass")) > limit
     ):
-        message = f"the document is larger than {MAX_BYTES >> 20} MiB"
+        message = f"the document is larger than {limit >> 20} MiB"
         _refuse(file, (1, 1), f"{message}; split it, or move large texts to separate files")
     if isinstance(text, bytes):
         text = _from_utf8(text, file)

@@ -329,16 +329,19 @@ def translated(source: Source, places: Mapping[Location, Location]) -> SourceMap
     )
 
 
-def read(text: str | bytes, file: str, *, repeatable: frozenset[str] = frozenset()) -> Source:
+def read(
+    text: str | bytes, file: str, *, repeatable: frozenset[str] = frozenset(), larger: int = 1
+) -> Source:
     """Read one YAML or JSON document, at most 1 MiB, 64 levels and 100,000 values.
 
     `file` is the name in messages. A key of `repeatable` may occur more than once at the top level: its
-    lists are joined in document order, with a note, and `Source.stages` keeps the blocks.
+    lists are joined in document order, with a note, and `Source.stages` keeps the blocks. `larger` multiplies the
+    limits, for files of data.
 
     Raises:
         DocumentError: With every problem up to the one that ends the reading.
     """
-    return _Reader(file, bounds.decode(text, file), repeatable).read()
+    return _Reader(file, bounds.decode(text, file, larger), repeatable, larger).read()
 
 
 class _Key(NamedTuple):
@@ -360,8 +363,10 @@ class _Frame:
 class _Reader:
     """Builds the nodes of one document from the events of its parser."""
 
-    def __init__(self, file: str, text: str, repeatable: frozenset[str]) -> None:
+    def __init__(self, file: str, text: str, repeatable: frozenset[str], larger: int) -> None:
         self.file = file
+        self.max_size = bounds.MAX_NODES * larger
+        self.max_characters = bounds.MAX_CHARACTERS * larger
         self.text = text
         self.repeatable = repeatable
         self.lines = bounds.split_lines(text)
@@ -496,8 +501,12 @@ class _Reader:
         # An alias counts with all that it expands to ("billion laughs").
         self.size += node.size if expanded else 1
         self.characters += node.characters if expanded else len(node.text or "")
-        if self.size > bounds.MAX_NODES or self.characters > bounds.MAX_CHARACTERS:
-            self._stop(place, bounds.TOO_LARGE)
+        if self.size > self.max_size or self.characters > self.max_characters:
+            self._stop(
+                place,
+                f"the document has more than {self.max_size:,} values or {self.max_characters >> 20} MiB of "
+                "text after its aliases are expanded; split it, or use fewer aliases",
+            )
         if not self.frames:
             self.root = Child(node, place, place)
             return

@@ -312,7 +312,7 @@ def read_answer(row: Sequence[Json]) -> Posted:
 
 
 _AT_ONCE = 200  # contents read by one statement
-_PAGE = 2_000  # rows that are decoded at a time, because what is folded must not fill the memory
+_PAGE = 250  # rows that are decoded at a time, because what is folded must not fill the memory
 Numbered = tuple[int, Json]  # the number of an entry and its element of a row
 
 

@@ -335,8 +335,9 @@ INSTALLED = ("node_modules", ".venv", "venv")
 class OnStallWord(StrEnum):
     """What happens after iterations without progress."""
 
-    FRESH = "fresh"
     BEST = "best"
+    LAST = "last"
+    FRESH = "fresh"
     ASK = "ask"
     STOP = "stop"
 
@@ -442,7 +443,7 @@ class UntilCommandOptions(RunCommandOptions):
         OnStallWord,
         typer.Option(
             "--on-stall",
-            help="First stall: continue from the last iteration, continue from the best, ask, or stop. "
+            help="First stall: begin anew from the best iteration, from the last one, or fresh from the start; ask, or stop. "
             "The second stall stops.",
         ),
     ] = OnStallWord.BEST

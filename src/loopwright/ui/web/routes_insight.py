@@ -145,6 +145,7 @@ async def forked(page: Page, request: Request, fields: dict[str, Json]) -> dict[
 
 
 BENCH = "judge_bench"  # the name of measurements, `insight.judge_bench.BENCH`
+_MEASUREMENTS = {BENCH, "judge_pairs"}  # and of those of pairs, `insight.judge_pairs.PAIRS`
 MOST_REPORTS = 100
 _LONGEST = 2000  # characters of a field
 _SHARES = {
@@ -214,7 +215,7 @@ async def replay(page: Page, request: Request) -> Response:
         except LoopwrightError as error:
             # Beside the form, so that the person can correct a field.
             problem = sentence_of(error)
-    names = sorted({info.name for info in await page.records.journal.runs()} - {BENCH})
+    names = sorted({info.name for info in await page.records.journal.runs()} - _MEASUREMENTS)
     plot = ""
     if report is not None:
         # Safe markup: `frontier_svg` escapes the titles of policies.

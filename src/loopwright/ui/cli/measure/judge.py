@@ -14,7 +14,14 @@ import typer
 from ...._statistics import effective_votes
 from ....engine.run import new_run_id
 from ....errors import ConfigurationError
-from ....insight import JudgeCase, JudgeReport, cases_from_jsonl, measurement_input
+from ....insight import (
+    JudgeCase,
+    JudgeReport,
+    PairCase,
+    cases_from_jsonl,
+    measurement_input,
+    pairs_from_jsonl,
+)
 from ....insight import measure_judge as measured
 from ....insight.judge_bench import judge_json
 from ....records import Result, Usage
@@ -35,6 +42,11 @@ GATE = 3  # exit code of a gate that is not met
 _SHARES = (
     "sensitivity", "specificity", "precision", "agreement", "kappa", "flip_rate", "icc",
 )  # fmt: skip
+_OF_PAIRS = ("consistent_accuracy", "consistency", "first_share")
+_OF_VOTES = (
+    "recorded", "alpha", "max_votes", "min_kappa", "min_sensitivity", "min_specificity", "certify", "votes", "robust",
+)  # fmt: skip
+_GATES = ("min_kappa", "min_sensitivity", "min_specificity", "max_flip", "min_consistent")
 
 
 @dataclass(frozen=True)
@@ -66,6 +78,20 @@ class JudgeOptions(RunCommandOptions):
     ] = None
     max_flip: Annotated[
         float | None, typer.Option("--max-flip", metavar="X", help="Maximum flip rate.")
+    ] = None
+    pairs: Annotated[
+        Path | None,
+        typer.Option(
+            "--pairs",
+            metavar="FILE",
+            help="Measure the judge of a duel on pairs, JSON lines: {id, first, second, label, input}.",
+        ),
+    ] = None
+    min_consistent: Annotated[
+        float | None,
+        typer.Option(
+            "--min-consistent", metavar="X", help="Minimum share of pairs right in both orders."
+        ),
     ] = None
     certify: Annotated[
         float | None,
@@ -99,11 +125,21 @@ class JudgeOptions(RunCommandOptions):
         Raises:
             ConfigurationError: for a value that the figure cannot have.
         """
-        for option in ("min_kappa", "min_sensitivity", "min_specificity", "max_flip"):
+        refused = _OF_VOTES if self.pairs is not None else ("min_consistent",)
+        for option in refused:
+            if getattr(self, option) != getattr(JudgeOptions, option):
+                why = "is not for --pairs" if self.pairs is not None else "needs --pairs"
+                raise ConfigurationError(f"--{option.replace('_', '-')} {why}. Remove it.")
+        for option in _GATES:
             value, lowest = getattr(self, option), -1 if option == "min_kappa" else 0
             if value is not None and not lowest <= value <= 1:
                 word = f"--{option.replace('_', '-')}"
                 raise ConfigurationError(f"{word}: {value:g} is not a number from {lowest} to 1")
+        if self.pairs is not None:
+            return {
+                "consistent_accuracy": (self.min_consistent, None),
+                "flip_rate": (None, self.max_flip),
+            }
         return {
             "kappa": (self.min_kappa, None),
             "sensitivity": (self.min_sensitivity, None),
@@ -117,18 +153,19 @@ def measure_judge(
     document: Annotated[
         str, typer.Argument(metavar="DOC[#STEP]", help="Document with the judge, and its step.")
     ],
+    options: JudgeOptions,
     file: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
             metavar="CASES", help="JSON lines: {id, output, label, input, votes, score}."
         ),
-    ],
-    options: JudgeOptions,
+    ] = None,
 ) -> int:
     """Measure a judge against human labels.
 
     The judge is asked for the votes in a recorded run, which --run-id resumes after a crash. With
-    --recorded the votes are read from the cases and no model is asked.
+    --recorded the votes are read from the cases and no model is asked. With --pairs the judge of a duel
+    is asked about each pair in both orders.
 
     Exit codes: 0, 3 if a gate is not met or a text of the robustness set is accepted, 1 if the run
     failed, 2 for wrong input, 130 interrupted.
@@ -136,9 +173,10 @@ def measure_judge(
     Examples:
         loopwright measure judge polish.yaml cases.jsonl --recorded
         loopwright measure judge polish.yaml#improve cases.jsonl --votes 5 --out report.json
-        loopwright measure judge polish.yaml cases.jsonl --recorded --min-specificity 0.9
+        loopwright measure judge duel.yaml --pairs pairs.jsonl --min-consistent 0.5 --max-flip 0.2
     """
-    cases, gates = _cases(file), options.gates()
+    gates = options.gates()
+    cases, pairs = _read(file, options)
     if options.out is not None and not options.out.parent.is_dir():
         # The report would be lost after all votes are paid.
         raise ConfigurationError(f"--out: there is no folder {options.out.parent}")
@@ -146,7 +184,7 @@ def measure_judge(
         if options.recorded:
             values = _of_recorded_votes(document, cases, options)
         else:
-            result = _measured(document, cases, options, output)
+            result = _measured(document, cases, pairs, options, output)
             if not result.satisfied:
                 if options.as_json:
                     output.write_json(result_json(result))
@@ -156,7 +194,7 @@ def measure_judge(
             report: dict[str, Json] = result.output or {}
             values = {"run_id": result.run_id, **report, "usage": result.usage.to_json()}
         failed = JudgeReport(values).failed(gates)
-        robustness = values["robustness"]
+        robustness = values.get("robustness")
         if robustness and robustness["accepted"]:
             count = texts.plural(len(robustness["accepted"]), "text")
             failed.append(f"robustness: {count} of {robustness['shown']} accepted")
@@ -169,6 +207,8 @@ def measure_judge(
                 raise ConfigurationError(f"--out: {options.out}: {error.strerror}") from error
         if options.as_json:
             output.write_json(values)
+        elif pairs:
+            _write_pairs(values, output)
         else:
             _write(values, output)
     return GATE if failed else 0
@@ -189,32 +229,70 @@ def _of_recorded_votes(
 
 
 def _measured(
-    document: str, cases: Sequence[JudgeCase], options: JudgeOptions, output: Output
+    document: str,
+    cases: Sequence[JudgeCase],
+    pairs: Sequence[PairCase],
+    options: JudgeOptions,
+    output: Output,
 ) -> Result:
     """Ask the judge in a run, and return the result of the run."""
     name, _, step = document.partition("#")
     load = functools.partial(load_source, name, SourceSettings.of(options))
     source = load(execute=False)
-    # Of the document, only the tools of the judge act on this machine.
-    if judge_of(source.step, name, step).tools.tools:
-        source = approved(load, output, yes=options.yes)
-    bench_of = {"step": step, "votes": options.votes or VOTES, "at_once": options.at_once}
-    value = measurement_input(cases, robust=options.robust, **options.report_options())
+    bench_of: dict[str, Json] = {"step": step, "at_once": options.at_once}
+    value: Json = [pair.to_json() for pair in pairs]
+    if not pairs:
+        # Of the document, only the tools of the judge act on this machine.
+        if judge_of(source.step, name, step).tools.tools:
+            source = approved(load, output, yes=options.yes)
+        bench_of["votes"] = options.votes or VOTES
+        value = measurement_input(cases, robust=options.robust, **options.report_options())
     telemetry_options = TelemetryOptions(options.otel, options.log, options.capture_content)
     run_id = options.run_id or new_run_id()
     job = Job(measurement_of(source, bench_of), value, run_id, options, telemetry_options)
     return perform(job, output)[0]
 
 
-def _cases(file: Path) -> list[JudgeCase]:
+def _read(file: Path | None, options: JudgeOptions) -> tuple[list[JudgeCase], list[PairCase]]:
+    """Return the cases or the pairs; one of the two lists is empty."""
+    where = options.pairs or file
+    if where is None or (options.pairs is not None and file is not None):
+        raise ConfigurationError("measure judge: name either CASES or --pairs FILE.")
     try:
         # Editors of Windows begin a file with a byte order mark.
-        text = file.read_text("utf-8-sig")
+        text = where.read_text("utf-8-sig")
     except OSError as error:
-        raise ConfigurationError(f"{file}: it cannot be read ({error.strerror})") from error
+        raise ConfigurationError(f"{where}: it cannot be read ({error.strerror})") from error
     except UnicodeError as error:
-        raise ConfigurationError(f"{file}: this file is not UTF-8 text ({error})") from error
-    return cases_from_jsonl(text, str(file))
+        raise ConfigurationError(f"{where}: this file is not UTF-8 text ({error})") from error
+    if options.pairs is None:
+        return cases_from_jsonl(text, str(where)), []
+    pairs = pairs_from_jsonl(text, str(where))
+    if options.min_consistent is not None and pairs[0].label is None:
+        raise ConfigurationError(
+            f"{where}: the pairs have no label, and --min-consistent compares with labels. Add first, second or tie."
+        )
+    return [], pairs
+
+
+def _write_pairs(values: dict[str, Json], output: Output) -> None:
+    name = "; ".join(values["judge"]["criteria"])
+    undecided = f", {values['undecided']} undecided" if values["undecided"] else ""
+    pairs = texts.plural(values["pairs"], "pair")
+    output.write((f"judge {name!r}", "bold"), f", {pairs} in both orders{undecided}")
+    for key in _OF_PAIRS:
+        output.write(f"{key:19} {_interval(values[key])}")
+    for row in values["persistent"]:
+        output.write(
+            (f"always wrong: {row['id']} (human {row['label']}): ", "yellow"), row["winner"]
+        )
+    _write_end(values, output)
+
+
+def _interval(row: dict[str, Json]) -> str:
+    if "why" in row:
+        return str(row["why"])
+    return f"{row['value']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
 
 
 def _write(values: dict[str, Json], output: Output) -> None:
@@ -229,11 +307,7 @@ def _write(values: dict[str, Json], output: Output) -> None:
         output.write(f"{'undecided':12} {counts['undecided']:9}")
     for key in _SHARES:
         row = values[key]
-        shown = (
-            row["why"]
-            if "why" in row
-            else f"{row['value']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
-        )
+        shown = _interval(row)
         if key == "icc" and "value" in row and values["votes"] > 1:
             independent = effective_votes(values["votes"], row["value"])
             shown += f": {values['votes']} votes count as {independent:.1f}"
@@ -256,6 +330,11 @@ def _write(values: dict[str, Json], output: Output) -> None:
     for row in values["persistent"]:
         label = "yes" if row["label"] else "no"
         output.write((f"always wrong: {row['id']} (human {label}): ", "yellow"), row["output"])
+    _write_end(values, output)
+
+
+def _write_end(values: dict[str, Json], output: Output) -> None:
+    """Write what the measurement spent, and the gates that are not met."""
     if usage := values["usage"]:
         output.write((f"{texts.spent(Usage.from_json(usage))}, run {values['run_id']}", "dim"))
     for sentence in values["gate"]["failed"]:

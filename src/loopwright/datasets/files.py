@@ -1,0 +1,354 @@
+"""The files of data sets: their formats, and how their rows become cases.
+
+1. JSONL and CSV are streamed: only the place of each row is kept, and a row is read again when its case is needed.
+   The other formats are held in memory.
+2. Nothing in a row is dropped: what is no field of a case becomes metadata, or is refused.
+3. Every problem has its place, `cases.jsonl:17`, and one bad row does not hide the next one.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, Protocol
+
+from ..errors import ConfigurationError, nearest
+from ..records.codec import Json, strict_json, text_of
+from .case import Case
+
+__all__ = ["SUFFIXES", "Found", "Held", "Layout", "Source", "open_source"]
+
+_FIELDS = ("id", "inputs", "expected", "metadata", "evaluators", "weight")
+_KNOWN = frozenset(_FIELDS)
+_INSPECT: Mapping[str, str | Sequence[str]] = {"inputs": "input", "expected": "target"}
+_PYDANTIC_EVALS: Mapping[str, str | Sequence[str]] = {"id": "name", "expected": "expected_output"}
+_JSON_CELLS = ("metadata", "evaluators", "weight")  # of a CSV file; its other cells are text
+_MAX_LINE = 16 << 20  # bytes
+_MAX_HELD = 10_000  # cases of a YAML or JSON file
+_LARGER = 32  # a file of cases may be so much larger than a document: 32 MiB, 3,200,000 values
+_BOM = b"\xef\xbb\xbf"
+
+
+class Found(NamedTuple):
+    """A row of a file: its line, and its case or the problem with it."""
+
+    line: int
+    case: Case | None
+    problem: str = ""
+
+
+class Source(Protocol):
+    """One file of cases."""
+
+    name: str
+
+    @property
+    def lines(self) -> Sequence[int]:
+        """The line of each case that `scan` returned."""
+
+    def scan(self) -> Iterator[Found]:
+        """Read all rows; each case that this returns can be read again."""
+
+    def read(self, places: Iterable[int]) -> Iterator[Case]:
+        """Return the cases at these places among those that `scan` returned."""
+
+
+class Layout:
+    """How the values of a row become a case.
+
+    Args:
+        fields: the field of the row, or several that become one object, by field of a case.
+        group: the field with the group, or "".
+
+    Raises:
+        ConfigurationError: for a field that a case does not have.
+    """
+
+    def __init__(self, fields: Mapping[str, str | Sequence[str]], group: str) -> None:
+        self.fields, self.group = fields, group
+        self.missing: dict[str, None] = {}  # fields that no row has had so far
+        for name, source in fields.items():
+            if name not in _FIELDS:
+                hint = nearest(name, _FIELDS) or f"; it has {', '.join(_FIELDS)}"
+                raise ConfigurationError(f"fields: a case has no {name!r}{hint}")
+            self.missing |= dict.fromkeys([source] if isinstance(source, str) else source)
+
+    def case(
+        self, data: Json, place: str, *, names: Mapping[str, str | Sequence[str]], lax: bool = False
+    ) -> Case:
+        """Return the case of a row.
+
+        Args:
+            data: the values of the row.
+            place: where it stands.
+            names: what this kind of file calls a field of a case, where that differs.
+            lax: whether fields that a case does not have become metadata.
+
+        Raises:
+            ConfigurationError: for a row that is no case; without its place.
+        """
+        if not isinstance(data, dict):
+            raise ConfigurationError("this is no case, which is an object with `inputs`")
+        if self.missing:
+            for seen in self.missing.keys() & data.keys():
+                del self.missing[seen]
+        if self.fields:
+            names, lax = self.fields, True
+        elif "input" in data and "inputs" not in data:  # a sample of Inspect
+            names, lax = _INSPECT, True
+        rest = dict(data)
+        values: dict[str, Json] = {}
+        if not names and _KNOWN.issuperset(rest):  # most rows; the loop takes a fifth of their time
+            values, rest = rest, values
+        else:
+            # Those that are named first: `fields` may give the field `id` another meaning.
+            for name in (*names, *(name for name in _FIELDS if name not in names)):
+                source = names.get(name, name)
+                if isinstance(source, str):
+                    if source in rest:
+                        values[name] = rest.pop(source)
+                else:
+                    values[name] = {key: rest.pop(key) for key in source if key in rest}
+        if "inputs" not in values:
+            found = ", ".join(list(data)[:8])
+            raise ConfigurationError(
+                f"there is no `{names.get('inputs', 'inputs')}` among {found}; name it with `fields`"
+            )
+        metadata = values.pop("metadata", None) or {}
+        if not isinstance(metadata, dict):
+            raise ConfigurationError(f"metadata: {metadata!r:.60} is not an object")
+        for key in rest:
+            if not (lax or key == self.group):
+                hint = nearest(key, _FIELDS) or "; put it into metadata, or use `fields`"
+                raise ConfigurationError(f"a case has no `{key}`{hint}")
+            if key in metadata:
+                raise ConfigurationError(f"`{key}` is a field and also in metadata; remove one")
+        group = text_of(data.get(self.group, metadata.get(self.group))) if self.group else ""
+        if self.group and not group:
+            raise ConfigurationError(f"there is no `{self.group}`, which `group` names")
+        # A number as an ID is common, and null is no ID.
+        identity = values.pop("id", None)
+        weight = values.get("weight")
+        return Case.of_json(
+            values["inputs"],
+            values.get("expected"),
+            rest | metadata if rest else metadata,
+            values.get("evaluators") or [],
+            id=str(identity) if type(identity) is int else "" if identity is None else identity,
+            weight=1.0 if weight is None else weight,
+            group=group,
+            place=place,
+        )
+
+
+def open_source(path: Path, name: str, layout: Layout) -> Source:
+    """Return a file of cases by its suffix, without reading all of it.
+
+    Raises:
+        ConfigurationError: for another suffix, or a file that cannot be read.
+        DocumentError: for YAML or JSON that cannot be read.
+    """
+    opener = SUFFIXES.get(path.suffix.lower())
+    if opener is None:
+        raise ConfigurationError(
+            f"{name}: files of cases end with {', '.join(SUFFIXES)}; "
+            "write one JSON object per line into a .jsonl file"
+        )
+    source: Source = opener(path, name, layout)
+    return source
+
+
+class _Streamed:
+    """A file with one case after the other, which is never in memory as a whole."""
+
+    def __init__(self, path: Path, name: str, layout: Layout) -> None:
+        self.path, self.name, self.layout = path, name, layout
+        self.offsets, self.lines = array("Q"), array("L")
+
+    def rows(self, file: BinaryIO, line: int) -> Iterator[tuple[int, int, Json]]:
+        """Yield offset, line and values of each row; a ConfigurationError takes the place of wrong values."""
+        raise NotImplementedError
+
+    def values(self, data: Json, place: str) -> Case:
+        """Return the case of the values of a row."""
+        return self.layout.case(data, place, names={})
+
+    def scan(self) -> Iterator[Found]:
+        with self.path.open("rb") as file:
+            for offset, line, data in self.rows(file, 1):
+                if isinstance(data, ConfigurationError):
+                    yield Found(line, None, str(data))
+                    continue
+                try:
+                    case = self.values(data, f"{self.name}:{line}")
+                except ConfigurationError as error:
+                    yield Found(line, None, str(error))
+                    continue
+                self.offsets.append(offset)
+                self.lines.append(line)
+                yield Found(line, case)
+
+    def read(self, places: Iterable[int]) -> Iterator[Case]:
+        with self.path.open("rb") as file:
+            for place in places:
+                file.seek(self.offsets[place])
+                row = next(self.rows(file, self.lines[place]), (0, self.lines[place], None))
+                if isinstance(row[2], ConfigurationError):
+                    raise ConfigurationError(f"{self.name}:{row[1]}: {row[2]}")
+                yield self.values(row[2], f"{self.name}:{row[1]}")
+
+
+def _raw_lines(file: BinaryIO) -> Iterator[bytes]:
+    for raw in iter(partial(file.readline, _MAX_LINE + 1), b""):
+        if len(raw) > _MAX_LINE:
+            raise ConfigurationError(f"this line is longer than {_MAX_LINE >> 20} MiB")
+        yield raw
+
+
+class _JsonLines(_Streamed):
+    """A JSON object per line; empty lines are skipped."""
+
+    def rows(self, file: BinaryIO, line: int) -> Iterator[tuple[int, int, Json]]:
+        offset = file.tell()
+        try:
+            for number, raw in enumerate(_raw_lines(file), start=line):
+                start, offset = offset, offset + len(raw)
+                text = raw.removeprefix(_BOM) if start == 0 else raw
+                if not text.strip():
+                    continue
+                yield start, number, _parsed(text)
+                line = number + 1
+        except ConfigurationError as error:
+            yield offset, line, error
+
+
+def _parsed(raw: bytes) -> Json:
+    try:
+        return strict_json(raw.decode())
+    except json.JSONDecodeError as error:
+        return ConfigurationError(f"column {error.colno}: not valid JSON: {error.msg}")
+    except UnicodeDecodeError as error:
+        return ConfigurationError(f"byte {error.start + 1} is not UTF-8; save the file as UTF-8")
+    except RecursionError:
+        return ConfigurationError("the JSON is nested too deeply")
+    except ValueError as error:
+        return ConfigurationError(f"not valid JSON: {error}")
+
+
+class _Table(_Streamed):
+    """CSV with a header; a cell may have several lines."""
+
+    header: Sequence[str] = ()
+
+    def rows(self, file: BinaryIO, line: int) -> Iterator[tuple[int, int, Json]]:
+        offset = start = file.tell()
+        number = line - 1
+
+        def lines() -> Iterator[str]:
+            nonlocal offset, number
+            for raw in _raw_lines(file):
+                text = (raw.removeprefix(_BOM) if offset == 0 else raw).decode()
+                number, offset = number + 1, offset + len(raw)
+                yield text
+
+        reader = csv.reader(lines(), strict=True)
+        try:
+            for cells in reader:
+                if not self.header:
+                    self.header = cells
+                    if "" in cells or len(set(cells)) < len(cells):
+                        raise ConfigurationError("a name in the header is empty, or is there twice")
+                elif cells:
+                    yield start, line, self._row(cells)
+                start, line = offset, number + 1
+        except UnicodeDecodeError as error:
+            problem = ConfigurationError(f"not UTF-8: {error.reason}; save the file as UTF-8")
+            yield start, number + 1, problem
+        except (csv.Error, ConfigurationError) as error:
+            yield start, line, ConfigurationError(f"{error}; the rest of the file is not read")
+
+    def _row(self, cells: Sequence[str]) -> Json:
+        if len(cells) != len(self.header):
+            return ConfigurationError(f"{len(cells)} cells, but the header has {len(self.header)}")
+        return dict(zip(self.header, cells, strict=True))
+
+    def values(self, data: Json, place: str) -> Case:
+        for name in _JSON_CELLS:
+            source = self.layout.fields.get(name, name)
+            if isinstance(source, str) and (cell := data.get(source)):
+                value = _parsed(cell.encode())
+                if isinstance(value, ConfigurationError):
+                    raise ConfigurationError(f"{source}: {value}")
+                data[source] = value
+        # An empty cell has no value.
+        filled = {name: cell for name, cell in data.items() if cell != ""}
+        return self.layout.case(filled, place, names={}, lax=True)
+
+
+class Held:
+    """A file that is read as a whole."""
+
+    def __init__(self, name: str, rows: Iterable[tuple[int, Json]], case: Any) -> None:
+        self.name, self.rows, self.case = name, rows, case
+        self.cases: list[Case] = []
+        self.lines: list[int] = []
+
+    def scan(self) -> Iterator[Found]:
+        for line, data in self.rows:
+            try:
+                case = self.case(data, f"{self.name}:{line}")
+            except ConfigurationError as error:
+                yield Found(line, None, str(error))
+                continue
+            self.cases.append(case)
+            self.lines.append(line)
+            yield Found(line, case)
+        self.rows = ()
+
+    def read(self, places: Iterable[int]) -> Iterator[Case]:
+        return (self.cases[place] for place in places)
+
+
+def _structured(path: Path, name: str, layout: Layout) -> Held:
+    # By name, because the reader of documents belongs to a layer above; it needs nothing from there.
+    reader = import_module("loopwright.documents.yaml.reader")
+    source = reader.read(path.read_bytes(), name, larger=_LARGER)
+    names: Mapping[str, str | Sequence[str]] = {}
+    at: tuple[str, ...] = ()
+    rows = source.value
+    if isinstance(rows, dict) and "cases" in rows:
+        names, at, rows = _PYDANTIC_EVALS, ("cases",), rows["cases"]
+    if not isinstance(rows, list):
+        raise ConfigurationError(
+            f"{name}:{source.position(at)[0]}: this is no list of cases, and no file of pydantic-evals or promptfoo"
+        )
+    if len(rows) > _MAX_HELD:
+        raise ConfigurationError(
+            f"{name}: {len(rows):,} cases are more than {_MAX_HELD:,}; write one JSON object per "
+            "line into a .jsonl file, which is streamed"
+        )
+    placed = ((source.position((*at, i))[0], row) for i, row in enumerate(rows))
+    return Held(name, placed, partial(layout.case, names=names))
+
+
+def _parquet(path: Path, name: str, layout: Layout) -> Held:
+    try:
+        parquet = import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise ConfigurationError(f"{name}: Parquet needs pyarrow: pip install pyarrow") from error
+    try:
+        rows = parquet.read_table(path).to_pylist()
+    except ValueError as error:  # pyarrow's ArrowInvalid
+        raise ConfigurationError(f"{name}: {error}") from error
+    return Held(name, enumerate(rows, start=1), partial(layout.case, names={}, lax=True))
+
+
+SUFFIXES: dict[str, Any] = {
+    ".jsonl": _JsonLines, ".csv": _Table, ".yaml": _structured, ".yml": _structured, ".json": _structured,
+    ".parquet": _parquet,
+}  # fmt: skip

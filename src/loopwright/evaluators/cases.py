@@ -1,0 +1,320 @@
+"""A task on the cases of a data set, and the evaluation of its outputs.
+
+1. Several cases run at a time. Their order of ending has no effect on a score.
+2. The cases stand in shards of 256 in the order of the file, at `cases/s0003/ID`, further repetitions at
+   `cases/s0003/ID/repeat-2`. A shard whose cases have all ended is folded, so that a resume does not load it.
+3. A case without a score is errored or undecided, and counts as neither 0 nor 1. Too many errors end the evaluation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from ..datasets import Case, Dataset
+from ..datasets.results import ERRORED, FAILED, PASSED, UNDECIDED, Scores, worst_of
+from ..engine.budgets import Account
+from ..engine.composites import at_once_of, run_all
+from ..engine.context import Context, Scope
+from ..engine.folds import fold, folded
+from ..engine.step import CompositeStep, Step, digest_of, fingerprinted
+from ..errors import ConfigurationError, ReplayMismatch, StepError
+from ..records import NOTHING, Evaluation, Failure, Reason, Result, Status, as_evaluation, codec
+from ..records.codec import Json
+from ..records.display import one_line, shortened
+from .gates import as_check, gates
+
+__all__ = ["CASES_FAILED", "OverCases"]
+
+SHARD = 256  # cases
+CASES_FAILED = "cases_failed"  # the kind of the error of an evaluation with too many errors
+PASSING = 0.5  # the score from which a case without a verdict has passed
+_SHOWN = 300  # characters of an input, an output or feedback
+_WORKERS = 1024  # the most cases at a time that a person may set
+
+
+@dataclass(frozen=True)
+class OverCases(CompositeStep[object, Json]):
+    """Runs a task on each case of a data set, and evaluates each output.
+
+    The input of the task is that of the case, or with `of_value` that of this step. `most` is the share of errors, from
+    0 to 1, above which there is no score. `shown` are the IDs of the cases whose feedback may be read, or None for
+    all; `show` is how many of the worst ones are kept. `used` names the splits.
+    """
+
+    noun: ClassVar[str] = "evaluation"
+    name: str
+    task: Step
+    evaluate: Step
+    dataset: Dataset
+    at_once: int = 8
+    repeat: int = 1
+    most: float = 0.05
+    show: int = 5
+    of_value: bool = False
+    shown: Collection[str] | None = None
+    used: str = ""
+
+    def parts(self) -> Iterable[Step]:
+        return [self.task, self.evaluate]
+
+    @fingerprinted
+    def fingerprint(self) -> str:
+        """A digest of the data set, the steps and the number of repetitions."""
+        # Without the others: a run may continue at another speed, or with more errors.
+        which = digest_of(*self.dataset.ids)
+        settings = f"{self.repeat} {self.of_value} {self.used}"
+        return digest_of("cases", self.name, self.dataset.digest, which, settings, self.steps)
+
+    @cached_property
+    def steps(self) -> str:
+        """A digest of the steps alone."""
+        return digest_of("case", self.task.fingerprint, self.evaluate.fingerprint)
+
+    async def run(self, value: Json, ctx: Context) -> Result:
+        """Score the cases; the output is the summary of the scores."""
+        scores = await self.scored(value, ctx)
+        output = scores.summary(self.used)
+        detail = f"{scores.scored} of {scores.total} scored"
+        if scores.errored:
+            detail += f", {scores.errored} errored"
+        if not self.failed(scores):
+            return Result(Status.SATISFIED, Reason.COMPLETED, detail, output, name=self.name)
+        failure = self.failure(scores, ctx.path)
+        return Result(
+            Status.FAILED, Reason.ERROR, failure.message, output, name=self.name, error=failure
+        )
+
+    def failed(self, scores: Scores) -> bool:
+        """Return whether there are more errors than allowed."""
+        return scores.errored > self.most * scores.total + 1e-9
+
+    def failure(self, scores: Scores, path: str) -> Failure:
+        """Return the error of an evaluation with too many errors."""
+        first = scores.errors[0]
+        message = (
+            f"{scores.errored} of {scores.total} cases errored, and at most {100 * self.most:g} % may; the first: "
+            f"{first['place'] or first['id']}: {first['error']}"
+        )
+        return Failure("", CASES_FAILED, message, path, retryable=False)
+
+    async def scored(self, value: Json, ctx: Context) -> Scores:
+        """Return the scores of all cases; those that the journal has are not scored again.
+
+        Raises:
+            StepError: of kind `data_changed`, if the file was changed while it was read.
+            Suspended: if a case waits for a person, after the other cases have ended.
+        """
+        scores = Scores(self.dataset, self.repeat)
+        given = codec.digest(value) if self.of_value else ""
+        units = self._units(scores, value, given, ctx)
+        running = 0
+
+        def over() -> bool:
+            return self.failed(scores)
+
+        async def work() -> None:
+            nonlocal running
+            running += 1
+            try:
+                for shard, case, number in units:
+                    await shard.score(case, number)
+                    if over() or running > (most() if callable(most) else most):
+                        return
+            finally:
+                running -= 1
+
+        jobs = [work] * min(scores.total, max(self.at_once, _WORKERS))
+        with at_once_of(ctx, self.name, self.at_once) as most:
+            await run_all(
+                jobs,
+                most,
+                ready=lambda _: units.gi_frame is not None,
+                over=over,
+                count=ctx.run.count,
+            )
+        return scores
+
+    def _units(
+        self, scores: Scores, value: Json, given: str, ctx: Context
+    ) -> Iterator[tuple[_Shard, Case, int]]:
+        """Iterate over the runs of cases that the journal does not have in folded shards."""
+        for number, first in enumerate(range(0, len(self.dataset), SHARD)):
+            part = self.dataset[first : first + SHARD]
+            shard = _Shard(self, scores, number, part, value, given, ctx)
+            if shard.restore():
+                continue
+            scores.begin(number, shard.rows)
+            try:
+                for case in part:
+                    yield from ((shard, case, n) for n in range(1, self.repeat + 1))
+            except ConfigurationError as error:
+                raise StepError(str(error), path=ctx.path, kind="data_changed") from error
+
+
+class _Shard:
+    """Up to 256 cases in the order of the file, until each of them has ended."""
+
+    def __init__(
+        self,
+        plan: OverCases,
+        scores: Scores,
+        number: int,
+        part: Dataset,
+        value: Json,
+        given: str,
+        ctx: Context,
+    ) -> None:
+        self.plan, self.scores, self.number, self.part = plan, scores, number, part
+        self.value, self.given = value, given
+        self.scope = ctx.scope
+        self.ctx = _within(ctx, f"{ctx.path}/cases/s{number:04}")
+        self.rows: dict[tuple[str, int], list[Json]] = {}
+        self.metrics: dict[tuple[str, int], Mapping[str, float]] = {}
+        self.worst: list[Json] = []
+        self.errors: list[Json] = []
+
+    @property
+    def fingerprint(self) -> str:
+        which = digest_of(*self.part.ids, *self.part.digests, self.given)
+        return f"{self.plan.steps}:{which}"
+
+    def restore(self) -> bool:
+        """Take the rows of a folded shard; return whether it is one.
+
+        Raises:
+            ReplayMismatch: if a case or a step is not the recorded one; names the first changed case.
+        """
+        try:
+            entry = folded(self.ctx, self.plan, self.fingerprint)
+        except ReplayMismatch as error:
+            replay = self.ctx.run.replay
+            assert replay is not None
+            rows = replay.folded[self.ctx.path].value["value"]["rows"]
+            changed = self.part.first_change(dict.fromkeys((row[0], row[4]) for row in rows))
+            if changed:
+                raise ReplayMismatch(
+                    f"{changed} since it was recorded; put the file back, or give accept_changes",
+                    path=error.path, recorded=error.recorded, now=error.now,
+                ) from None  # fmt: skip
+            raise
+        if entry is not None:
+            self.scores.restore(self.number, entry.value["value"])
+        return entry is not None
+
+    async def score(self, case: Case, number: int) -> None:
+        """Run the task on a case, evaluate its output, and keep the outcome; the last one folds the shard."""
+        plan, run = self.plan, self.ctx.run
+        path = f"{self.ctx.path}/{_segment(case.id)}"
+        ctx = _within(self.ctx, path if number == 1 else f"{path}/repeat-{number}")
+        value, token = case.inputs, case.digest
+        if plan.of_value:
+            value, token = self.value, f"{case.digest} {self.given}"
+        ctx.scope = scope = Scope(plan.name, case.inputs, self.scope, ctx.path)
+        scope.work_on(case.for_task())
+        output, evaluation, state = None, Evaluation(), ERRORED
+        try:
+            output = await ctx.call("task", plan.task, value, token)
+            scope.work_on(case)
+            evaluator = plan.evaluate
+            if case.evaluators:
+                evaluator = _with_own(evaluator, case)
+            evaluation = as_evaluation(await ctx.call("evaluate", evaluator, output, token))
+        except StepError as error:
+            text = run.redact(str(error).removeprefix(f"{ctx.path}/"))
+            error_row = {"id": case.id, "place": case.place, "error": shortened(text, _SHOWN)}
+            self.scores.fail(error_row)
+            self.errors.append(error_row)
+        else:
+            state = _state_of(evaluation)
+        score = None
+        if state in (PASSED, FAILED):
+            score = evaluation.score
+            if score is None:
+                score = float(evaluation.passed is True)
+            if evaluation.metrics:
+                self.metrics[case.id, number] = evaluation.metrics
+            if plan.show and (score < 1 or state == FAILED):
+                self._keep(case, number, score, output, evaluation)
+        used = ctx.account.settled
+        usage = [used.calls, used.input_tokens, used.output_tokens, used.usd] if used else 0
+        self.rows[case.id, number] = [case.id, score, state, usage, case.digest]
+        if len(self.rows) == len(self.part) * plan.repeat:
+            self._complete()
+
+    def _keep(
+        self, case: Case, number: int, score: float, output: Json, evaluation: Evaluation
+    ) -> None:
+        """Keep a case that may be one of the worst, with what an author needs to see of it."""
+        shown = self.plan.shown is None or case.id in self.plan.shown
+        texts = {"inputs": case.inputs, "output": output, "feedback": evaluation.feedback}
+        row = {
+            "id": case.id, "score": score, "repeat": number, "open": shown,
+            **{name: shortened(one_line(codec.text_of(item)), _SHOWN) for name, item in texts.items() if item},
+        }  # fmt: skip
+        self.worst = worst_of([*self.worst, row], self.plan.show)
+
+    def _complete(self) -> None:
+        plan = self.plan
+        places = [(id, n) for id in self.part.ids for n in range(1, plan.repeat + 1)]
+        kept: dict[str, Json] = {"rows": [self.rows[place] for place in places]}
+        # In the order of the file, because a sum of floats depends on it.
+        metrics = [self.metrics[place] for place in places if place in self.metrics]
+        names = sorted({name for one in metrics for name in one})
+        values = {name: [one[name] for one in metrics if name in one] for name in names}
+        if values:
+            kept["metrics"] = {name: [math.fsum(v), len(v)] for name, v in values.items()}
+        if self.worst:
+            kept["worst"] = self.worst
+        if self.errors:
+            kept["errors"] = self.errors[: max(1, plan.show)]
+        kept = self.ctx.run.clean(kept)
+        fold(self.ctx, kept, self.fingerprint)
+        self.scores.complete(self.number, kept)
+
+
+def _state_of(evaluation: Evaluation) -> str:
+    if evaluation.undecided or (evaluation.passed is None and evaluation.score is None):
+        return UNDECIDED
+    passed = evaluation.passed
+    if passed is None:
+        assert evaluation.score is not None
+        passed = evaluation.score >= PASSING
+    return PASSED if passed else FAILED
+
+
+def _segment(case_id: str) -> str:
+    """Return an ID as a part of a path."""
+    return case_id.replace("%", "%25").replace("/", "%2F")
+
+
+def _within(ctx: Context, path: str) -> Context:
+    """Return a context at a path with an account of its own."""
+    spent = NOTHING if ctx.run.replay is None else ctx.run.replay.spent(path)
+    return Context(ctx.run, path, ctx.gate, Account(path, ctx.account, None, spent), ctx.scope)
+
+
+def _with_own(evaluator: Step, case: Case) -> Step:
+    """Return an evaluator followed by those of a case.
+
+    Raises:
+        StepError: for one that is not `{check: …}` without a program.
+    """
+    own: list[Step] = []
+    for item in case.evaluators:
+        options = item.get("check") if isinstance(item, Mapping) and len(item) == 1 else None
+        if not isinstance(options, Mapping) or {"command", "python"} & set(options):
+            raise StepError(
+                f"{case.place or case.id}: evaluators: {item!r:.60} is not an object such as {{check: {{contains: TEXT}}}}",
+                kind="bad_evaluator", retryable=False,
+            )  # fmt: skip
+        try:
+            own.append(as_check("", options))
+        except ConfigurationError as error:
+            raise StepError(
+                f"{case.place or case.id}: evaluators: {error}", kind="bad_evaluator", retryable=False
+            ) from error  # fmt: skip
+    return gates(evaluator, *own)
