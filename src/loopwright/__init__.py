@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     )
     from .engine.change_limits import change_limits, change_limits_sync
     from .engine.composites import fallback, parallel, retry, sequence, with_timeout
+    from .engine.confirmation import Confirm
     from .engine.context import Context
+    from .engine.early import Early
     from .engine.fork import fork, fork_sync
     from .engine.lists import for_each
     from .engine.loop import Loop
@@ -75,10 +77,12 @@ __all__ = [
     "AnyOf",
     "Budget",
     "Condition",
+    "Confirm",
     "Context",
     "Criterion",
     "Deadline",
     "Degrading",
+    "Early",
     "Evaluation",
     "Failure",
     "File",
@@ -194,7 +198,9 @@ _MODULES = {
         "Timeout",
     ),
     "engine.composites": ("fallback", "parallel", "retry", "sequence", "with_timeout"),
+    "engine.confirmation": ("Confirm",),
     "engine.context": ("Context",),
+    "engine.early": ("Early",),
     "engine.fork": ("fork", "fork_sync"),
     "engine.lists": ("for_each",),
     "engine.loop": ("Loop",),

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..conditions import MaxIterations, PhaseLimit
 from ..errors import ConfigurationError
 from ..records import MINIMISE, Evaluation, Iteration, as_evaluation
 from ..records.codec import Json
-from .confirmation import Sample, Standing, confirmation
-from .loop_options import LoopDeclaration, acting
+from .confirmation import Confirm, Sample, Standing, confirmation
+from .loop_options import LoopOptions, acting
 from .metrics import TAKES, LoopMetrics
-from .step import Step
+from .plan import RefineFrom
+from .step import Step, as_step
 
 if TYPE_CHECKING:
     from .loop import LoopRun  # it imports this module
@@ -23,11 +24,12 @@ __all__ = [
     "confirmed",
 ]
 
+_ALWAYS = "it always continues from the last accepted iteration"
 EXACT = "measures_exactly"  # the code of a warning
 MEAN = TAKES["mean"]
 
 
-def check_confirm(loop: LoopDeclaration) -> None:
+def check_confirm(loop: LoopOptions[Any, Any]) -> None:
     """Refuse a loop whose measurements cannot be confirmed.
 
     Raises:
@@ -37,21 +39,23 @@ def check_confirm(loop: LoopDeclaration) -> None:
     def refuse(why: str, *, option: str = "confirm") -> None:
         raise ConfigurationError(f"loop {loop.name}: confirm: {why}", option=option)
 
+    if not isinstance(loop.confirm, Confirm):
+        refuse(f"{loop.confirm!r:.60} is not a Confirm; use Confirm(alpha=0.05)")
     if loop.measured is None or not loop.measured.objective or loop.evaluate is None:
-        refuse("it needs an objective; declare metrics, such as metrics: {val_loss: minimise}")
+        refuse("it needs an evaluator and an objective; declare metrics, such as metrics: {val_loss: minimise}")
         return
-    stall = loop.on_stall
+    stall, rule = loop.on_stall, loop.refine_from
     if stall is not None and stall.then in ("last", "fresh"):
-        refuse(
-            f"it continues from the last accepted iteration, and on_stall: {stall.then} does not; use best",
-            option="on_stall",
-        )
-    for step in acting(loop.evaluate):
+        refuse(f"{_ALWAYS}; on_stall: {stall.then} does not, use best", option="on_stall")
+    if rule is not None and (word := RefineFrom.of(rule).rule) != "best":
+        refuse(f"{_ALWAYS}; remove refine_from: {word}", option="refine_from")
+    evaluate = as_step(loop.evaluate)
+    for step in acting(evaluate):
         refuse(
             f"{step.name} must not run twice, and a measurement is repeated; declare it with idempotent=True, "
             "or remove confirm"
         )
-    for tool in _asking(loop.evaluate):
+    for tool in _asking(evaluate):
         refuse(f"a person approves {tool.name}, and a measurement is repeated; remove approve")
 
 

@@ -12,7 +12,7 @@ from .evaluation import (
     number_text,
     reaches,
 )
-from .history import History, Origin, agents_history, latest_kept
+from .history import History, Origin, agents_history, dominates, latest_kept
 from .iteration import (
     NOTHING,
     Candidate,
@@ -63,6 +63,7 @@ __all__ = [
     "as_evaluation",
     "by_purpose",
     "case_path",
+    "dominates",
     "exceeds",
     "failure_of",
     "is_judging",
