@@ -112,6 +112,7 @@ from .step import (
 if TYPE_CHECKING:
     from ..journal.replay import RecordedRun
     from ..search.optimise import Proposals
+    from .confirmation import Confirm
     from .loop_options import LoopKeywords
     from .metrics import LoopMetrics
     from .plan import Policies
@@ -916,8 +917,11 @@ class Loop(LoopOptions[In, Out]):
             Default: none.
         metrics: how the loop orders and shows metrics of its evaluations, by name: `minimise`, `maximise`
             or a `Metric`. Default: they are recorded only.
-        objective: the metric that orders the iterations: the best one, `patience`, acceptance. Default: the
+        objective: the metric that orders the iterations: the best one, `patience`, acceptance. Of several, the
+            first one does, and `Result.front` has the iterations that no other one is better than. Default: the
             only metric with a direction, else the score.
+        confirm: a `Confirm`: an iteration is accepted only after a test of new measurements, of its output and of the
+            last accepted one. The loop continues from the last accepted iteration. Default: one value decides.
         score: a `MetricScore`: the score that a metric makes. Default: a metric makes no score.
         min_score: the score that satisfies the loop, as `ScoreAtLeast`. This and the next six are joined
             with `until`, which must not name the same limit. Default of each: none.
@@ -1163,6 +1167,7 @@ def loop_of_rules(name: str, rules: Mapping[str, Json]) -> Loop:
             name: Metric(**item) if isinstance(item, Mapping) else item
             for name, item in metrics.items()
         },
+        "confirm": _confirm_of,
         "on_stall": lambda fields: OnStall(**fields),
         "impossible": lambda fields: Impossible(**fields),
         # What happens then is in the record.
@@ -1179,6 +1184,12 @@ def loop_of_rules(name: str, rules: Mapping[str, Json]) -> Loop:
         return ReplayedLoop(
             _nothing, _nothing if rules.get("evaluate") else None, name=name, **options
         )
+
+
+def _confirm_of(fields: Mapping[str, Any]) -> Confirm:
+    from .confirmation import Confirm  # for the few loops that have it
+
+    return Confirm(**fields)
 
 
 def _nothing(value: Json) -> None:

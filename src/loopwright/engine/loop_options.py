@@ -598,7 +598,7 @@ FAILURES_IN_A_ROW = 3
 # The options that decide when a loop ends, and with which output.
 RULES = (
     "until", "guards", "on_failure", "keep", "min_iterations", "max_failures", "metrics", "objective",
-    "on_stall", "impossible", "undecided", "explore",
+    "confirm", "on_stall", "impossible", "undecided", "explore",
 )  # fmt: skip
 LIMIT_UNREACHABLE = "limit_unreachable"
 NO_GOAL = "no_goal"  # the code of the warning, and its sentence
@@ -629,7 +629,7 @@ if TYPE_CHECKING:
         refine_from: str | Mapping[str, Json] | None
         optimise: Optimise | None
         metrics: Mapping[str, str | Metric] | None
-        objective: str
+        objective: str | Sequence[str]
         score: MetricScore | Mapping[str, Json] | None
         confirm: Confirm | None
         impossible: Impossible
@@ -671,7 +671,7 @@ class LoopOptions(Value, CompositeStep[In, Out]):
     refine_from: str | Mapping[str, Json] | None = field(default=None, kw_only=True)
     optimise: Optimise | None = field(default=None, kw_only=True)
     metrics: Mapping[str, str | Metric] | None = field(default=None, kw_only=True)
-    objective: str = field(default="", kw_only=True)
+    objective: str | Sequence[str] = field(default="", kw_only=True)
     score: MetricScore | Mapping[str, Json] | None = field(default=None, kw_only=True)
     confirm: Confirm | None = field(default=None, kw_only=True)
     impossible: Impossible = field(default=Impossible(), kw_only=True)
@@ -743,6 +743,11 @@ class LoopOptions(Value, CompositeStep[In, Out]):
         check_conditions(self.name, self.members, self.measured, cast("Step | None", self.evaluate))
         if self.optimise is not None:
             put("strategies", self.optimise.strategies_of(self))
+        if self.confirm is not None:
+            from .confirming import check_confirm
+
+            check_confirm(self)
+            put("refine_from", "best")
         declared = (self.on_stall, self.strategies, self.refine_from)
         if any(policy is not None for policy in declared):
             from .plan import policies_of
@@ -757,10 +762,6 @@ class LoopOptions(Value, CompositeStep[In, Out]):
         put("approve", (self.approve,) if isinstance(self.approve, str) else tuple(self.approve))
         for moment in self.approve:
             one_of("loop: approve", moment, MOMENTS)
-        if self.confirm is not None:
-            from .confirming import check_confirm
-
-            check_confirm(cast("LoopDeclaration", self))
         if self.explore:
             check_exploration(cast("LoopDeclaration", self))
 
@@ -857,6 +858,12 @@ class LoopOptions(Value, CompositeStep[In, Out]):
     @property
     def _optimises(self) -> bool:
         return self.measured is not None and bool(self.measured.objective)
+
+    @property
+    def _objectives(self) -> str:
+        """The objectives, where there are several."""
+        names = () if self.measured is None else self.measured.objectives
+        return " ".join(names) if len(names) > 1 else ""
 
     def _warn_of_no_goal(self) -> None:
         if self._optimises:
@@ -976,6 +983,7 @@ class LoopOptions(Value, CompositeStep[In, Out]):
             *self._candidates_text,
             *([f"metrics {self.measured}"] if self.measured is not None else []),
             *([repr(self.confirm)] if self.confirm is not None else []),
+            *([f"objectives {several}"] if (several := self._objectives) else []),
             *([repr(self.impossible)] if self.impossible != Impossible() else []),
             *([repr(self.undecided)] if self.undecided != Undecided() else []),
             *(

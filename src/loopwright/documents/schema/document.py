@@ -17,6 +17,7 @@ from .evaluators import (
     AdaptSpec,
     CheckSpec,
     ConfidenceSpec,
+    ConfirmSpec,
     DeclaredMetric,
     JudgeSpec,
     MetricScoreSpec,
@@ -675,9 +676,15 @@ class LoopSpec(Part):
         description="Metrics of the evaluations by name: `minimise`, `maximise`, or an object with the unit and more. "
         "Others are recorded and order nothing.",
     )
-    objective: str = Field(
+    objective: str | list[str] = Field(
         "",
-        description="The metric that orders the iterations. Default: the only one with a direction, else the score.",
+        description="The metric that orders the iterations, or several: the first one orders them, and `Result.front` has "
+        "those that no other one is better than. Default: the only one with a direction, else the score.",
+    )
+    confirm: ConfirmSpec | None = Field(
+        None,
+        description="Accept an iteration only after a test of new measurements. The loop then continues from the last "
+        "accepted iteration.",
     )
     score: MetricScoreSpec | None = Field(
         None, description="The score that a metric makes. Default: a metric makes no score."
