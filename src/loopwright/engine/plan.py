@@ -57,14 +57,16 @@ class RefineFrom(Value):
     def __post_init__(self) -> None:
         if self.rule not in RULES:
             raise ConfigurationError(
-                f"refine_from: {self.rule!r} is none of {', '.join(RULES)}{nearest(str(self.rule), RULES)}"
+                f"refine_from: {self.rule!r} is none of {', '.join(RULES)}{nearest(str(self.rule), RULES)}",
+                option="refine_from",
             )
         number("refine_from: power", self.power, minimum=0)
         number("refine_from: fresh_share", self.fresh_share, minimum=0, maximum=1)
         for name, default in _SETTINGS.items():
             if self.rule != "sample" and getattr(self, name) != default:
                 raise ConfigurationError(
-                    f"refine_from: {name} is of the rule sample, and the rule is {self.rule}; remove it"
+                    f"refine_from: {name} is of the rule sample, and the rule is {self.rule}; remove it",
+                    option="refine_from",
                 )
 
     @classmethod
@@ -134,8 +136,7 @@ def policies_of(loop: LoopOptions[Any, Any]) -> Policies:
         raise _wrong(
             loop,
             "on_stall",
-            f"refine_from: {rule.rule} draws from all chains, so a stall cannot begin one at the {stall.then}; use "
-            "then: ask or stop",
+            f"refine_from: {rule.rule} draws from all chains, so then: {stall.then} cannot say where one begins; use ask or stop",
         )
     if rule.rule == "pareto" and not _compares(loop):
         raise _wrong(
