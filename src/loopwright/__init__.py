@@ -66,6 +66,7 @@ if TYPE_CHECKING:
         Stop,
         Usage,
     )
+    from .search import Optimise, gepa
     from .tools import shell, tool
 
 __all__ = [
@@ -102,6 +103,7 @@ __all__ = [
     "NoProgress",
     "NotSatisfied",
     "OnStall",
+    "Optimise",
     "OutputMatches",
     "Passed",
     "PhaseLimit",
@@ -130,6 +132,7 @@ __all__ = [
     "for_each",
     "fork",
     "fork_sync",
+    "gepa",
     "hold",
     "judge",
     "keep_or_revert_loop",
@@ -222,6 +225,7 @@ _MODULES = {
         "Stop",
         "Usage",
     ),
+    "search": ("Optimise", "gepa"),
     "tools": ("shell", "tool"),
 }
 

@@ -110,6 +110,7 @@ from .step import (
 
 if TYPE_CHECKING:
     from ..journal.replay import RecordedRun
+    from ..search.optimise import Proposals
     from .loop_options import LoopKeywords
     from .metrics import LoopMetrics
     from .plan import Policies
@@ -151,6 +152,7 @@ class LoopRun:
         "members",
         "normal",
         "path",
+        "proposals",
         "run_state",
         "scope",
         "seconds",
@@ -160,6 +162,7 @@ class LoopRun:
         "terminated",
         "wall",
     )
+    proposals: Proposals | None  # of the optimiser that takes the place of adapt
 
     async def run(self) -> Result:
         """Execute and evaluate; adapt and repeat, until a condition stops the loop."""
@@ -192,7 +195,10 @@ class LoopRun:
         loop, attempt = self.loop, self.attempt()
         call, ctx = attempt.call, attempt.ctx
         try:
-            if attempt.stage == "adapt":
+            if attempt.stage == "adapt" and loop.optimise is not None:
+                self.proposals = self.proposals or loop.optimise.begin(self)
+                attempt.adapted((await self.proposals.inputs(self, attempt, 1))[0])
+            elif attempt.stage == "adapt":
                 # "round" replaces the input in the fingerprint: the input is the last iteration, which
                 # is on record and may be long. Recorded fingerprints contain the word, so it stays.
                 attempt.adapted(await call(ctx, "adapt", loop.adapt, self.continued(), "round"))
@@ -231,6 +237,7 @@ class LoopRun:
         self.terminated = False
         self.normal: tuple[Stop, History] | None = None
         self.explored = 0
+        self.proposals = None
         self.scope = Scope(loop.name, value, ctx.scope, path)
         if loop.measured is not None:
             self.compare_with(None)
@@ -627,10 +634,11 @@ class LoopRun:
         replay, value = self.run_state.replay, self.scope.current
         if not self.run_state.silent:
             self.task = asyncio.current_task()
-        adapts = self.loop.adapt is not None and self.scope.number > 1
+        proposes = self.loop.optimise is not None
+        adapts = proposes or (self.loop.adapt is not None and self.scope.number > 1)
         place = self.scope.place
         if place is not None and place.fresh:
-            value, adapts = self.scope.initial, False
+            value, adapts = self.scope.initial, proposes
             self.scope.receive(value)
         if replay is not None and (answer := f"{self.ctx.path}/input") in replay.answers:
             # A person wrote it in place of adapt.
@@ -873,6 +881,8 @@ class Loop(LoopOptions[In, Out]):
             `reported_score`; the score by which the output was chosen is the highest of several.
         approve: when a person is asked whether to continue: after each `iteration`, at the `limit`, or
             both. The run is suspended until there is an answer.
+        optimise: an `Optimise`: an optimiser that proposes the parameters of each candidate, in place of `adapt`.
+            Default: none.
         metrics: how the loop orders and shows metrics of its evaluations, by name: `minimise`, `maximise`
             or a `Metric`. Default: they are recorded only.
         objective: the metric that orders the iterations: the best one, `patience`, acceptance. Default: the
