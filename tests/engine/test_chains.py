@@ -484,3 +484,24 @@ def test_fresh_chains_need_fewer_calls() -> None:
     for noise in simulated.NOISES:
         _, share = simulated.simulate(noise, 100)
         assert share < 0.8
+
+
+def test_the_order_of_strategies_is_learned_once(tmp_path: Path) -> None:
+    """Past runs of the journal decide it at the start, a resume keeps it, and without a journal it is refused."""
+    url = f"sqlite:{tmp_path / 'runs.db'}"
+    options: dict[str, Any] = {
+        "on_stall": OnStall("fresh", patience=1), "strategies": {"careful": 1, "rewrite": 2},
+        "strategy_order": "learned",
+    }  # fmt: skip
+    scores = (0.2, 0.1, 0.8, 0.1)  # the second chain, of `rewrite`, is the better one
+    orders = []
+    for number in range(4):
+        seen = Seen(scores=scores)
+        result = run_sync(seen.loop(**options), "", journal=url, run_id=f"r{number}")
+        orders.append([item.strategy for item in result.history])
+    assert orders[0] == ["careful", "careful", "rewrite", "rewrite"]
+    assert orders[1][0] == "rewrite"
+    again = run_sync(Seen(scores=scores).loop(**options), "", journal=url, run_id="r0")
+    assert [item.strategy for item in again.history] == orders[0]
+    with pytest.raises(ConfigurationError, match="strategy_order: learned needs a journal"):
+        run_sync(Seen().loop(**options), "")

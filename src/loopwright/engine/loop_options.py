@@ -506,7 +506,11 @@ def measures_only(step: Step) -> bool:
     return getattr(step, "measures_only", False)
 
 
-_WORDS = {"on_failure": ("halt", "continue", "retry"), "keep": ("best", "last")}
+_WORDS = {
+    "on_failure": ("halt", "continue", "retry"),
+    "keep": ("best", "last"),
+    "strategy_order": ("declared", "learned"),
+}
 _LEAST = {"max_retries": 0, "max_failures": 1, "min_iterations": 1, "rejudge": 0}
 # The options that are objects, with an example of each.
 _POLICIES = (
@@ -615,6 +619,7 @@ if TYPE_CHECKING:
         baseline: bool
         on_stall: OnStall | str | None
         strategies: Mapping[str, Json] | None
+        strategy_order: str
         refine_from: str | Mapping[str, Json] | None
         optimise: Optimise | None
         metrics: Mapping[str, str | Metric] | None
@@ -656,6 +661,7 @@ class LoopOptions(Value, CompositeStep[In, Out]):
     baseline: bool = field(default=False, kw_only=True)
     on_stall: OnStall | None = field(default=None, kw_only=True)
     strategies: Mapping[str, Json] | None = field(default=None, kw_only=True)
+    strategy_order: str = field(default="declared", kw_only=True)
     refine_from: str | Mapping[str, Json] | None = field(default=None, kw_only=True)
     optimise: Optimise | None = field(default=None, kw_only=True)
     metrics: Mapping[str, str | Metric] | None = field(default=None, kw_only=True)
@@ -727,7 +733,7 @@ class LoopOptions(Value, CompositeStep[In, Out]):
         if self.optimise is not None:
             put("strategies", self.optimise.strategies_of(self))
         declared = (self.on_stall, self.strategies, self.refine_from)
-        if any(policy is not None for policy in declared):
+        if any(one is not None for one in declared) or self.strategy_order == "learned":
             from .plan import policies_of
 
             put("policies", policies_of(self))
@@ -999,7 +1005,7 @@ class LoopOptions(Value, CompositeStep[In, Out]):
         if not of_workspace and former_version() >= 2:
             yield f"refine_from {self.policies and self.policies.refine_from}"
         if self.strategies is not None:
-            yield f"strategies {codec.encode(dict(self.strategies))}"
+            yield f"strategies {self.strategy_order} {codec.encode(dict(self.strategies))}"
 
     @functools.cached_property
     def watched(self) -> tuple[Condition, ...]:
@@ -1023,7 +1029,8 @@ class LoopOptions(Value, CompositeStep[In, Out]):
     @functools.cached_property
     def reads_past(self) -> bool:
         """Whether it, or a loop in it, has a setting that past runs decide."""
-        return uses_past(self.members) or any(part.reads_past for part in self.parts())
+        learns = self.strategy_order == "learned"
+        return learns or uses_past(self.members) or any(part.reads_past for part in self.parts())
 
     @functools.cached_property
     def explores(self) -> bool:

@@ -106,6 +106,12 @@ class Policies(Value):
     refine_from: RefineFrom = RefineFrom()
     strategies: Mapping[str, Json] | None = None
 
+    def ordered(self, names: Sequence[str] | None) -> Policies:
+        """Return them with the strategies in another order."""
+        if names is None or self.strategies is None:
+            return self
+        return replace(self, strategies={name: self.strategies[name] for name in names})
+
     def strategy(self, chain: int) -> str:
         """Return the name of the strategy of a chain, or ""."""
         names = list(self.strategies or ())
@@ -120,6 +126,8 @@ def policies_of(loop: LoopOptions[Any, Any]) -> Policies:
     """
     stall, strategies = loop.on_stall, loop.strategies
     rule = RefineFrom() if loop.refine_from is None else RefineFrom.of(loop.refine_from)
+    if strategies is None and loop.strategy_order == "learned":
+        raise _wrong(loop, "strategy_order", "there are no strategies to order; add strategies")
     if strategies is not None:
         if not isinstance(strategies, Mapping) or not strategies:
             raise _wrong(

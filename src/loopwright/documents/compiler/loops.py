@@ -358,6 +358,7 @@ _SAME = (
     "approve",
     "baseline",
     "explore",
+    "strategy_order",
 )
 
 
