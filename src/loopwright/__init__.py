@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         ScoreAtLeast,
         Timeout,
     )
+    from .engine.candidates import Candidates, Combine, Duel
     from .engine.change_limits import change_limits, change_limits_sync
     from .engine.composites import fallback, parallel, retry, sequence, with_timeout
     from .engine.context import Context
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from .models import File, Models, ModelSettings
     from .prompts import prompt
     from .records import (
+        Candidate,
         Criterion,
         Evaluation,
         Failure,
@@ -74,11 +76,15 @@ __all__ = [
     "AllOf",
     "AnyOf",
     "Budget",
+    "Candidate",
+    "Candidates",
+    "Combine",
     "Condition",
     "Context",
     "Criterion",
     "Deadline",
     "Degrading",
+    "Duel",
     "Evaluation",
     "Failure",
     "File",
@@ -197,6 +203,7 @@ _MODULES = {
     "engine.context": ("Context",),
     "engine.fork": ("fork", "fork_sync"),
     "engine.lists": ("for_each",),
+    "engine.candidates": ("Candidates", "Combine", "Duel"),
     "engine.loop": ("Loop",),
     "engine.loop_options": ("Undecided",),
     "engine.metrics": ("Metric", "MetricScore"),
@@ -213,6 +220,7 @@ _MODULES = {
     "models": ("File", "ModelSettings", "Models"),
     "prompts": ("prompt",),
     "records": (
+        "Candidate",
         "Criterion",
         "Evaluation",
         "Failure",

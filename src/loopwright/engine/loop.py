@@ -145,6 +145,7 @@ class LoopRun:
         "cause",
         "ctx",
         "cut",
+        "duels",
         "ended",
         "explored",
         "history",
@@ -202,12 +203,17 @@ class LoopRun:
                 # "round" replaces the input in the fingerprint: the input is the last iteration, which
                 # is on record and may be long. Recorded fingerprints contain the word, so it stays.
                 attempt.adapted(await call(ctx, "adapt", loop.adapt, self.continued(), "round"))
-            output = await call(ctx, "execute", loop.execute, attempt.input)
-            attempt.executed(loop.execute, output)
-            if loop.evaluate is not None:
-                attempt.evaluated(await call(ctx, "evaluate", loop.evaluate, attempt.output))
-                if attempt.evaluation is not None and attempt.evaluation.undecided:
-                    attempt.evaluation = settled(self, attempt.output, attempt.evaluation)
+            if loop.candidates is not None and (count := loop.candidates.count(self)) > 1:
+                from .candidates import run_candidates  # for the few loops that have them
+
+                await run_candidates(self, attempt, count)
+            else:
+                output = await call(ctx, "execute", loop.execute, attempt.input)
+                attempt.executed(loop.execute, output)
+                if loop.evaluate is not None:
+                    attempt.evaluated(await call(ctx, "evaluate", loop.evaluate, attempt.output))
+                    if attempt.evaluation is not None and attempt.evaluation.undecided:
+                        attempt.evaluation = settled(self, attempt)
             if loop.measured is not None and loop.measured.confirm is not None:
                 from .confirming import confirmed
 
@@ -242,6 +248,8 @@ class LoopRun:
         if loop.measured is not None:
             self.compare_with(None)
         self.snapshots: Snapshots | None = None
+        # Whether the judge of each duel so far named one position in both orders, by path.
+        self.duels: dict[str, bool] | None = None
         self.task: asyncio.Task[object] | None = None
         self.members = loop.members
         self.asks = bool(loop.explore or loop.approve or loop.on_stall)

@@ -86,6 +86,7 @@ from .step import (
 
 if TYPE_CHECKING:
     from ..search.optimise import Optimise
+    from .candidates import Candidates
     from .confirmation import Confirm
     from .metrics import LoopMetrics, Metric, MetricScore
     from .plan import Policies
@@ -229,6 +230,9 @@ class LoopDeclaration(Protocol):
     def on_stall(self) -> OnStall | None: ...
 
     @property
+    def candidates(self) -> Candidates | None: ...
+
+    @property
     def policies(self) -> Policies | None: ...
 
     @property
@@ -339,7 +343,13 @@ def check_exploration(loop: LoopDeclaration) -> None:
         ConfigurationError: names the option.
     """
     stall = loop.on_stall
-    if loop.approve or loop.undecided.then == "pause" or (stall and stall.then == "ask"):
+    picks = loop.candidates.pick if loop.candidates is not None else ""
+    if (
+        loop.approve
+        or loop.undecided.then == "pause"
+        or (stall and stall.then == "ask")
+        or picks == "ask"
+    ):
         raise ConfigurationError(
             f"loop {loop.name}: explore: a loop that asks a person cannot explore, because the answer would have no "
             "effect. Remove approve, or explore.",
@@ -618,6 +628,7 @@ if TYPE_CHECKING:
         rejudge: int
         baseline: bool
         on_stall: OnStall | str | None
+        candidates: Candidates | int | None
         strategies: Mapping[str, Json] | None
         strategy_order: str
         refine_from: str | Mapping[str, Json] | None
@@ -660,6 +671,7 @@ class LoopOptions(Value, CompositeStep[In, Out]):
     rejudge: int = field(default=0, kw_only=True)
     baseline: bool = field(default=False, kw_only=True)
     on_stall: OnStall | None = field(default=None, kw_only=True)
+    candidates: Candidates | int | None = field(default=None, kw_only=True)
     strategies: Mapping[str, Json] | None = field(default=None, kw_only=True)
     strategy_order: str = field(default="declared", kw_only=True)
     refine_from: str | Mapping[str, Json] | None = field(default=None, kw_only=True)
@@ -719,6 +731,11 @@ class LoopOptions(Value, CompositeStep[In, Out]):
         for name in present:
             put(name, self._stage(name))
         put("_parts", (*(getattr(self, name) for name in present), *self.sentences.values()))
+        if self.candidates is not None:
+            from .candidates import candidates_of
+
+            put("candidates", candidates_of(self.candidates).with_steps(self._retried))
+            put("_parts", (*self._parts, *self._candidates.parts()))
         put("name", self.name or as_step(self.execute).name)
         if "/" in self.name:
             raise ConfigurationError(f"loop: name: {self.name!r} has a slash; it is part of paths")
@@ -962,6 +979,7 @@ class LoopOptions(Value, CompositeStep[In, Out]):
             *([self._stall_text] if self.on_stall is not None else []),
             *self._policy_texts,
             *([self.optimise.fingerprint] if self.optimise is not None else []),
+            *self._candidates_text,
             *([f"metrics {self.measured}"] if self.measured is not None else []),
             *([repr(self.confirm)] if self.confirm is not None else []),
             *([repr(self.impossible)] if self.impossible != Impossible() else []),
@@ -980,6 +998,16 @@ class LoopOptions(Value, CompositeStep[In, Out]):
                 else []
             ),
         )
+
+    @property
+    def _candidates(self) -> Candidates:
+        return cast("Candidates", self.candidates)
+
+    @property
+    def _candidates_text(self) -> Iterator[str]:
+        # With one candidate everything is as without the option.
+        if self.candidates is not None and self._candidates.most > 1:
+            yield self._candidates.fingerprint(_written)
 
     @property
     def _stall_text(self) -> str:

@@ -316,6 +316,10 @@ def compile_loop(
     if measured is None:
         return None
     options |= measured
+    if spec.candidates is not None:
+        from .candidates import compile_candidates  # it imports this module
+
+        options["candidates"] = compile_candidates(compilation, spec, (*path, "candidates"))
     # With an objective, the loop looks for the best value until a limit ends it.
     if evaluate is not None and not (has_goal(until) or has_goal(guards) or spec.optimises):
         # `Loop` adds it too, but with a warning, which `lints` reports with its place instead.
