@@ -92,6 +92,7 @@ def plan(loaded: LoadedDocument) -> dict[str, Json]:
         "documents": [str(name) for name in by_name],
         **({"until": lines} if (lines := list(_until(loaded.step))) else {}),
         "bounds": _bounds(loaded, root),
+        **({"shape": lines} if (lines := list(_shapes(loaded))) else {}),
         "worst_case_calls": sum(
             _calls(step, loaded, next(iter(loaded.documents))) for step in root.steps
         ),
@@ -254,6 +255,34 @@ def _bounds(loaded: LoadedDocument, root: Document) -> dict[str, Json]:
                 name = getattr(action, "name", "") or f"{step.name}/execute"
                 bounds.setdefault("loops", {})[name] = condition_limit(action.loop)
     return bounds
+
+
+def _shapes(loaded: LoadedDocument) -> Iterator[str]:
+    """Iterate over lines on the loops with candidates, chains or a rule for the parent."""
+    for file, document in loaded.documents.items():
+        for step, action in ((s, a) for s in document.steps for a in _all_actions(s)):
+            loop = action.loop
+            if loop is None or not (loop.candidates or loop.on_stall or loop.refine_from):
+                continue
+            stall, rule = loop.on_stall, loop.refine_from
+            count = getattr(loop.candidates, "n", loop.candidates)
+            parts = [f"≤ {plural(condition_limit(loop), 'iteration')}"]
+            if count and count > 1:
+                parts[0] = f"{plural(count, 'candidate')} × {parts[0]}"
+            if rule is not None:
+                parts.append(f"from {getattr(rule, 'rule', rule)}")
+            if stall is not None:
+                patience = getattr(stall, "patience", OnStall.patience)
+                then = getattr(stall, "then", stall)
+                does = {"ask": "a person is asked", "stop": "the end"}.get(then, "a new chain")
+                parts.append(f"{does} after {plural(patience, 'stall')}")
+            if loop.strategies:
+                parts.append(
+                    f"{len(loop.strategies)} {'strategy' if len(loop.strategies) == 1 else 'strategies'}"
+                )
+            name = getattr(action, "name", "") or f"{step.name}/execute"
+            worst = plural(_loop_calls(loop, loaded, file), "call")
+            yield f"{name}: {', '.join(parts)}, worst case {worst}"
 
 
 def _calls(action: Action, loaded: LoadedDocument, file: str) -> int:

@@ -749,7 +749,7 @@ class LoopOptions(Value, CompositeStep[In, Out]):
         check_conditions(self.name, self.members, self.measured, cast("Step | None", self.evaluate))
         if self.optimise is not None:
             put("strategies", self.optimise.strategies_of(self))
-        declared = (self.on_stall, self.strategies, self.refine_from)
+        declared = (self.on_stall, self.strategies, self.refine_from, self.confirm)
         if any(one is not None for one in declared) or self.strategy_order == "learned":
             from .plan import policies_of
 

@@ -241,7 +241,7 @@ class LoopMetrics(Value):
         rank = None
         if self.objective in values:
             rank = Measure("", values[self.objective], direction=metric.direction).rank
-        return Origin(baseline, rank, metric.min_delta)
+        return Origin(baseline, rank, metric.min_delta, self.confirm is not None)
 
     def judged(self, item: Iteration, history: History, baseline: Evaluation | None) -> Iteration:
         """Return an iteration with its measures, and whether it is accepted."""

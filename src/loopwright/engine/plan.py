@@ -125,7 +125,14 @@ def policies_of(loop: LoopOptions[Any, Any]) -> Policies:
         ConfigurationError: for options that contradict each other.
     """
     stall, strategies = loop.on_stall, loop.strategies
-    rule = RefineFrom() if loop.refine_from is None else RefineFrom.of(loop.refine_from)
+    usual = "last" if loop.confirm is None else "best"
+    rule = RefineFrom.of(loop.refine_from or usual)
+    if loop.confirm is not None and rule.rule != usual:
+        raise _wrong(
+            loop,
+            "refine_from",
+            f"confirm continues from the last accepted iteration, and {rule.rule} does not; remove it",
+        )
     if strategies is None and loop.strategy_order == "learned":
         raise _wrong(loop, "strategy_order", "there are no strategies to order; add strategies")
     if strategies is not None:
