@@ -104,3 +104,25 @@ def test_a_run_with_an_earlier_form_is_resumed(
     main(["resume", "r", "--yes", *journal])
     told = json.loads(capsys.readouterr().out)
     assert told["loops"]["fix"]["iterations"] == 2, told
+
+
+def test_check_shows_the_shape_of_a_loop(tmp_path: Path) -> None:
+    """Candidates, iterations, new chains, strategies and the calls that they can make."""
+    steps = """
+  - name: title
+    loop:
+      execute: {prompt: "A title, {{ loop.strategy }}"}
+      evaluate: {judge: "It is short."}
+      candidates: 4
+      on_stall: fresh
+      strategies: {plain: a, bold: b}
+      max_iterations: 12
+"""
+    found = loaded(tmp_path, steps)
+    (line,) = found.plan()["shape"]
+    calls = found.plan()["worst_case_calls"]
+    assert calls == 12 * 4 * 3
+    assert line == (
+        f"title: 4 candidates × ≤ 12 iterations, a new chain after 2 stalls, 2 strategies, worst case {calls} calls"
+    )
+    assert "shape" not in loaded(tmp_path, LOOP).plan()

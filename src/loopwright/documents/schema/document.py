@@ -507,10 +507,13 @@ class OptimiseSpec(Part):
         "are the strategies of the loop: a stall hands over to the next one.",
     )
     startup: int = Field(
-        10, ge=1, description="The evaluated proposals before `tpe` models them. Until then it draws."
+        10,
+        ge=1,
+        description="The evaluated proposals before `tpe` models them. Until then it draws.",
     )
     reuse: bool = Field(
-        False, description="Whether another proposal takes the place of one that was evaluated before."
+        False,
+        description="Whether another proposal takes the place of one that was evaluated before.",
     )
 
 
