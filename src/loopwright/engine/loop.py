@@ -596,6 +596,7 @@ class LoopRun:
         from .plan import Place, Plan, next_plan
 
         run, replay, history = self.run_state, self.run_state.replay, self.history
+        policies = policies.ordered(run.orders.get(self.loop.name))
         if replay is not None and (recorded := replay.plans.get(path)) is not None:
             plan = Plan.from_json(recorded)
         else:

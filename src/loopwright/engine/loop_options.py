@@ -516,7 +516,11 @@ def measures_only(step: Step) -> bool:
     return getattr(step, "measures_only", False)
 
 
-_WORDS = {"on_failure": ("halt", "continue", "retry"), "keep": ("best", "last")}
+_WORDS = {
+    "on_failure": ("halt", "continue", "retry"),
+    "keep": ("best", "last"),
+    "strategy_order": ("declared", "learned"),
+}
 _LEAST = {"max_retries": 0, "max_failures": 1, "min_iterations": 1, "rejudge": 0}
 # The options that are objects, with an example of each.
 _POLICIES = (
@@ -626,6 +630,7 @@ if TYPE_CHECKING:
         on_stall: OnStall | str | None
         candidates: Candidates | int | None
         strategies: Mapping[str, Json] | None
+        strategy_order: str
         refine_from: str | Mapping[str, Json] | None
         optimise: Optimise | None
         metrics: Mapping[str, str | Metric] | None
@@ -668,6 +673,7 @@ class LoopOptions(Value, CompositeStep[In, Out]):
     on_stall: OnStall | None = field(default=None, kw_only=True)
     candidates: Candidates | int | None = field(default=None, kw_only=True)
     strategies: Mapping[str, Json] | None = field(default=None, kw_only=True)
+    strategy_order: str = field(default="declared", kw_only=True)
     refine_from: str | Mapping[str, Json] | None = field(default=None, kw_only=True)
     optimise: Optimise | None = field(default=None, kw_only=True)
     metrics: Mapping[str, str | Metric] | None = field(default=None, kw_only=True)
@@ -747,9 +753,8 @@ class LoopOptions(Value, CompositeStep[In, Out]):
             from .confirming import check_confirm
 
             check_confirm(self)
-            put("refine_from", "best")
-        declared = (self.on_stall, self.strategies, self.refine_from)
-        if any(policy is not None for policy in declared):
+        declared = (self.on_stall, self.strategies, self.refine_from, self.confirm)
+        if any(one is not None for one in declared) or self.strategy_order == "learned":
             from .plan import policies_of
 
             put("policies", policies_of(self))
@@ -1035,7 +1040,7 @@ class LoopOptions(Value, CompositeStep[In, Out]):
         if not of_workspace and former_version() >= 2:
             yield f"refine_from {self.policies and self.policies.refine_from}"
         if self.strategies is not None:
-            yield f"strategies {codec.encode(dict(self.strategies))}"
+            yield f"strategies {self.strategy_order} {codec.encode(dict(self.strategies))}"
 
     @functools.cached_property
     def watched(self) -> tuple[Condition, ...]:
@@ -1059,7 +1064,8 @@ class LoopOptions(Value, CompositeStep[In, Out]):
     @functools.cached_property
     def reads_past(self) -> bool:
         """Whether it, or a loop in it, has a setting that past runs decide."""
-        return uses_past(self.members) or any(part.reads_past for part in self.parts())
+        learns = self.strategy_order == "learned"
+        return learns or uses_past(self.members) or any(part.reads_past for part in self.parts())
 
     @functools.cached_property
     def explores(self) -> bool:

@@ -364,6 +364,7 @@ _SAME = (
     "approve",
     "baseline",
     "explore",
+    "strategy_order",
 )
 
 

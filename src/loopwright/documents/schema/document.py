@@ -700,6 +700,10 @@ class LoopSpec(Part):
         None,
         description="Values by name, as `loop.strategy`: each chain takes the next one. They need on_stall.",
     )
+    strategy_order: Literal["declared", "learned"] = Field(
+        "declared",
+        description="`learned`: those first that improved the best iteration of past runs most often for their cost.",
+    )
     refine_from: RefineFromSpec | ParentRule | None = Field(
         None,
         description="The iteration from which the next one continues, with its files and its record. Default: the last one "
