@@ -719,6 +719,8 @@ class LoopOptions(Value, CompositeStep[In, Out]):
 
             put("candidates", candidates_of(self.candidates).with_steps(self._retried))
             put("_parts", (*self._parts, *self._candidates.parts()))
+            if self.workspace is not None:
+                self._candidates.check_workspace(self.workspace, self.name)
         put("name", self.name or as_step(self.execute).name)
         if "/" in self.name:
             raise ConfigurationError(f"loop: name: {self.name!r} has a slash; it is part of paths")
