@@ -68,6 +68,7 @@ if TYPE_CHECKING:
         Stop,
         Usage,
     )
+    from .search import Optimise, gepa
     from .tools import shell, tool
 
 __all__ = [
@@ -108,6 +109,7 @@ __all__ = [
     "NoProgress",
     "NotSatisfied",
     "OnStall",
+    "Optimise",
     "OutputMatches",
     "Passed",
     "PhaseLimit",
@@ -136,6 +138,7 @@ __all__ = [
     "for_each",
     "fork",
     "fork_sync",
+    "gepa",
     "hold",
     "judge",
     "keep_or_revert_loop",
@@ -230,6 +233,7 @@ _MODULES = {
         "Stop",
         "Usage",
     ),
+    "search": ("Optimise", "gepa"),
     "tools": ("shell", "tool"),
 }
 

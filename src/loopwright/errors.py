@@ -11,6 +11,7 @@
             StepTimeout         a step exceeded its own time limit
             ModelError          a model call failed
             EvaluationError     an evaluator failed, so the output has no verdict
+            StoppedEarly        a measurement ends because it is worse than earlier ones
         JournalError            the journal refuses
             RunNotFound         no run has this id
             RunLocked           another live process owns the run

@@ -352,7 +352,7 @@ def _best(history: History) -> str:
     return f"score than {best.score:g}" if best is not None and best.score is not None else "score"
 
 
-_NUMBERS = re.compile(r"\d+")
+_NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+(?:[.:]\d+)*")
 
 
 def failing(evaluation: Evaluation, *, printed: bool = True) -> frozenset[str] | None:

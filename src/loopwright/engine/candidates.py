@@ -418,14 +418,15 @@ class _Round:
         """Execute and evaluate one candidate; `step` and `value` are those of a combination."""
         loop, run, path = self.loop, self.run_state, self._place(number)
         replay, vary = run.replay, None if step is not None else self.options.varied(number)
+        inputs = None if step is not None else self.inputs
         if step is None:
-            step = loop.execute
-            value = self.attempt.input if self.inputs is None else self.inputs[number - 1]
+            step, value = loop.execute, self.attempt.input
         ctx, began = self._context(number, path, vary)
         assert ctx.scope is not None
-        ctx.scope.receive(value)
         known, files = replay is not None and path in replay.finished, self.loop_run.snapshots
         attempt = Attempt(ctx, value, run.now() if began is None else began, False, self.call)
+        if inputs is not None:
+            attempt.adapted(inputs[number - 1])
         one = self.begun[number] = _Ended(number, attempt, vary)
         try:
             if began is None:
@@ -434,7 +435,7 @@ class _Round:
                 name = path.rpartition("/")[2]
                 one.files = await files.branch(self.ctx.iteration, name, ended=known)
                 ctx.scope.work_in(one.files)
-            output = await self.call(ctx, "execute", step, value)
+            output = await self.call(ctx, "execute", step, attempt.input)
             attempt.executed(step, self._checked(output, path, step))
             if loop.evaluate is not None:
                 attempt.evaluated(await self.call(ctx, "evaluate", loop.evaluate, attempt.output))

@@ -330,7 +330,8 @@ async def evaluate_input(loop_run: LoopRun, evaluate: Step) -> Stop | None:
 
     Its effects are recorded at iteration 0, which has no execution and no record.
     """
-    loop, given, replay = loop_run.loop, loop_run.scope.current, loop_run.run_state.replay
+    # Not the input of the latest iteration, which a resumed loop has as its present one.
+    loop, given, replay = loop_run.loop, loop_run.scope.initial, loop_run.run_state.replay
     loop_run.ctx.at(f"{loop_run.path}/0")
     try:
         value = await loop_run.ctx.call("evaluate", evaluate, given)

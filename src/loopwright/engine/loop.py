@@ -15,6 +15,7 @@ the same record and the same rules: `ListRun` chooses the next number, the input
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import inspect
 import math
 import warnings
@@ -100,6 +101,7 @@ from .loop_options import (
 )
 from .step import (
     AsyncFunction,
+    CompositeStep,
     EvaluatorLike,
     In,
     Out,
@@ -108,7 +110,9 @@ from .step import (
 
 if TYPE_CHECKING:
     from ..journal.replay import RecordedRun
+    from ..search.optimise import Proposals
     from .loop_options import LoopKeywords
+    from .metrics import LoopMetrics
     from .plan import Policies
 
 __all__ = [
@@ -116,6 +120,7 @@ __all__ = [
     "LoopRun",
     "any_of",
     "loop_of_rules",
+    "origin_of",
 ]
 
 
@@ -148,6 +153,7 @@ class LoopRun:
         "members",
         "normal",
         "path",
+        "proposals",
         "run_state",
         "scope",
         "seconds",
@@ -157,6 +163,7 @@ class LoopRun:
         "terminated",
         "wall",
     )
+    proposals: Proposals | None  # of the optimiser that takes the place of adapt
 
     async def run(self) -> Result:
         """Execute and evaluate; adapt and repeat, until a condition stops the loop."""
@@ -189,14 +196,19 @@ class LoopRun:
         loop, attempt = self.loop, self.attempt()
         call, ctx = attempt.call, attempt.ctx
         try:
-            if attempt.stage == "adapt":
+            count, inputs = 1 if loop.candidates is None else loop.candidates.count(self), None
+            if attempt.stage == "adapt" and loop.optimise is not None:
+                self.proposals = self.proposals or loop.optimise.begin(self)
+                inputs = await self.proposals.inputs(self, attempt, count)
+                attempt.adapted(inputs[0])
+            elif attempt.stage == "adapt":
                 # "round" replaces the input in the fingerprint: the input is the last iteration, which
                 # is on record and may be long. Recorded fingerprints contain the word, so it stays.
                 attempt.adapted(await call(ctx, "adapt", loop.adapt, self.continued(), "round"))
-            if loop.candidates is not None and (count := loop.candidates.count(self)) > 1:
+            if count > 1:
                 from .candidates import run_candidates  # for the few loops that have them
 
-                await run_candidates(self, attempt, count)
+                await run_candidates(self, attempt, count, inputs)
             else:
                 output = await call(ctx, "execute", loop.execute, attempt.input)
                 attempt.executed(loop.execute, output)
@@ -233,8 +245,10 @@ class LoopRun:
         self.terminated = False
         self.normal: tuple[Stop, History] | None = None
         self.explored = 0
+        self.proposals = None
         self.scope = Scope(loop.name, value, ctx.scope, path)
-        self.compare_with(None)
+        if loop.measured is not None:
+            self.compare_with(None)
         self.snapshots: Snapshots | None = None
         # Whether the judge of each duel so far named one position in both orders, by path.
         self.duels: dict[str, bool] | None = None
@@ -581,13 +595,17 @@ class LoopRun:
 
         run, replay, history = self.run_state, self.run_state.replay, self.history
         if replay is not None and (recorded := replay.plans.get(path)) is not None:
-            plan = Plan(**recorded)
+            plan = Plan.from_json(recorded)
         else:
             seed = f"{run.log.info.seed} {path}"
             plan = next_plan(history, policies, seed, explored=self.normal is not None)
             if len(history) and not run.silent:
+                value, baseline = plan.to_json(), self.scope.baseline
+                # A leaf has the evaluation of the input on record.
+                if len(history) == 1 and baseline and isinstance(self.loop.evaluate, CompositeStep):
+                    value["baseline"] = run.clean(baseline.to_json())
                 # Durable with the first effect, so that it costs no commit.
-                run.append(Entry("planned", path, run.now(), value=plan.to_json()))
+                run.append(Entry("planned", path, run.now(), value=value))
         self.scope.stand(Place.of(plan, history, policies))
 
     def continued(self) -> Iteration:
@@ -599,11 +617,7 @@ class LoopRun:
 
     def compare_with(self, baseline: Evaluation | None) -> None:
         """Set what the first iterations are compared with."""
-        metrics = self.loop.measured
-        if metrics is not None:
-            self.history.begin_at(metrics.origin(baseline))
-        elif baseline is not None:
-            self.history.begin_at(Origin(baseline, baseline.standing))
+        self.history.begin_at(origin_of(self.loop.measured, baseline))
 
     async def _take_hints(self, event: str) -> None:
         """Make hints of the events that came for a loop which declares them."""
@@ -630,10 +644,11 @@ class LoopRun:
         replay, value = self.run_state.replay, self.scope.current
         if not self.run_state.silent:
             self.task = asyncio.current_task()
-        adapts = self.loop.adapt is not None and self.scope.number > 1
+        proposes = self.loop.optimise is not None
+        adapts = proposes or (self.loop.adapt is not None and self.scope.number > 1)
         place = self.scope.place
         if place is not None and place.fresh:
-            value, adapts = self.scope.initial, False
+            value, adapts = self.scope.initial, proposes
             self.scope.receive(value)
         if replay is not None and (answer := f"{self.ctx.path}/input") in replay.answers:
             # A person wrote it in place of adapt.
@@ -821,6 +836,13 @@ class LoopRun:
                 raise
 
 
+def origin_of(metrics: LoopMetrics | None, baseline: Evaluation | None) -> Origin:
+    """Return what the first iterations of a loop are compared with."""
+    if metrics is not None:
+        return metrics.origin(baseline)
+    return Origin() if baseline is None else Origin(baseline, baseline.standing)
+
+
 NOT_APPLICABLE = "condition_not_applicable"
 PASSED_UNREAD = "passed_unread"
 # A function without `return` is the usual cause.
@@ -869,6 +891,8 @@ class Loop(LoopOptions[In, Out]):
             `reported_score`; the score by which the output was chosen is the highest of several.
         approve: when a person is asked whether to continue: after each `iteration`, at the `limit`, or
             both. The run is suspended until there is an answer.
+        optimise: an `Optimise`: an optimiser that proposes the parameters of each candidate, in place of `adapt`.
+            Default: none.
         metrics: how the loop orders and shows metrics of its evaluations, by name: `minimise`, `maximise`
             or a `Metric`. Default: they are recorded only.
         objective: the metric that orders the iterations: the best one, `patience`, acceptance. Default: the
@@ -1091,6 +1115,18 @@ def _reads_verdict(condition: Condition) -> bool:
     return any(map(_reads_verdict, condition.parts()))
 
 
+class ReplayedLoop(Loop):
+    """A loop that decides about records only: its declaration was checked when it ran."""
+
+    replayed = True
+
+
+def replayed(loop: Loop, **options: Any) -> Loop:
+    """Return a loop with other options, for decisions about records only."""
+    known = {one.name: getattr(loop, one.name) for one in dataclasses.fields(loop) if one.init}
+    return ReplayedLoop(**{**known, **options})
+
+
 def loop_of_rules(name: str, rules: Mapping[str, Json]) -> Loop:
     """Return a loop that ends as the one whose `rules` were recorded; its steps do nothing.
 
@@ -1119,7 +1155,9 @@ def loop_of_rules(name: str, rules: Mapping[str, Json]) -> Loop:
     with warnings.catch_warnings():
         # The remarks are for loops that run.
         warnings.simplefilter("ignore", LoopwrightWarning)
-        return Loop(_nothing, _nothing if rules.get("evaluate") else None, name=name, **options)
+        return ReplayedLoop(
+            _nothing, _nothing if rules.get("evaluate") else None, name=name, **options
+        )
 
 
 def _nothing(value: Json) -> None:

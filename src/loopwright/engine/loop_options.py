@@ -85,6 +85,7 @@ from .step import (
 )
 
 if TYPE_CHECKING:
+    from ..search.optimise import Optimise
     from .candidates import Candidates
     from .confirmation import Confirm
     from .metrics import LoopMetrics, Metric, MetricScore
@@ -233,6 +234,9 @@ class LoopDeclaration(Protocol):
 
     @property
     def policies(self) -> Policies | None: ...
+
+    @property
+    def optimise(self) -> Optimise | None: ...
 
     @property
     def measured(self) -> LoopMetrics | None: ...
@@ -558,8 +562,12 @@ def check_options(options: Mapping[str, object]) -> None:
         hook = options[name]
         if hook is not None and not callable(hook):
             raise ConfigurationError(f"loop: {name}: {hook!r} is not a function")
+    # Not checks of classes: both are in packages above the engine.
+    if (optimise := options["optimise"]) is not None and not hasattr(optimise, "strategies_of"):
+        raise ConfigurationError(
+            f"loop: optimise: {optimise!r:.60} is not an Optimise; use one, such as Optimise({{'x': {{'float': [0, 1]}}}})"
+        )
     workspace = options["workspace"]
-    # Not a check of its class: workspaces are in a package above the engine.
     if workspace is not None and not hasattr(workspace, "state"):
         raise ConfigurationError(
             f'loop: workspace: {workspace!r:.60} is not a Workspace; use one, such as Workspace(".")'
@@ -619,6 +627,7 @@ if TYPE_CHECKING:
         candidates: Candidates | int | None
         strategies: Mapping[str, Json] | None
         refine_from: str | Mapping[str, Json] | None
+        optimise: Optimise | None
         metrics: Mapping[str, str | Metric] | None
         objective: str
         score: MetricScore | Mapping[str, Json] | None
@@ -638,6 +647,7 @@ class LoopOptions(Value, CompositeStep[In, Out]):
     """What a loop declares, completed and checked; `Loop` explains the options."""
 
     keeps_types: ClassVar[bool] = True
+    replayed: ClassVar[bool] = False
     noun: ClassVar[str] = "loop"
     execute: StepLike[In, Out]
     evaluate: EvaluatorLike[Out] | None = None
@@ -659,6 +669,7 @@ class LoopOptions(Value, CompositeStep[In, Out]):
     candidates: Candidates | int | None = field(default=None, kw_only=True)
     strategies: Mapping[str, Json] | None = field(default=None, kw_only=True)
     refine_from: str | Mapping[str, Json] | None = field(default=None, kw_only=True)
+    optimise: Optimise | None = field(default=None, kw_only=True)
     metrics: Mapping[str, str | Metric] | None = field(default=None, kw_only=True)
     objective: str = field(default="", kw_only=True)
     score: MetricScore | Mapping[str, Json] | None = field(default=None, kw_only=True)
@@ -732,6 +743,8 @@ class LoopOptions(Value, CompositeStep[In, Out]):
             raise ConfigurationError(NO_CHECK, option="undecided")
         put("members", tuple(self._conditions()))
         check_conditions(self.name, self.members, self.measured, cast("Step | None", self.evaluate))
+        if self.optimise is not None:
+            put("strategies", self.optimise.strategies_of(self))
         declared = (self.on_stall, self.strategies, self.refine_from)
         if any(policy is not None for policy in declared):
             from .plan import policies_of
@@ -962,6 +975,7 @@ class LoopOptions(Value, CompositeStep[In, Out]):
             *([self._stall_text] if self.on_stall is not None else []),
             *self._policy_texts,
             *self._candidates_text,
+            *([self.optimise.fingerprint] if self.optimise is not None else []),
             *([f"metrics {self.measured}"] if self.measured is not None else []),
             *([repr(self.confirm)] if self.confirm is not None else []),
             *([repr(self.impossible)] if self.impossible != Impossible() else []),

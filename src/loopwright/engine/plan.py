@@ -150,7 +150,7 @@ def policies_of(loop: LoopOptions[Any, Any]) -> Policies:
         raise _wrong(
             loop, "on_stall", f"min_delta: the one of the metric {objective} counts; write it there"
         )
-    for one in loop.members:
+    for one in () if loop.replayed else loop.members:
         if isinstance(one, NoImprovement) and one.patience <= stall.patience:
             raise _wrong(
                 loop,
@@ -195,6 +195,11 @@ class Plan(Value):
         """Return the plan as a JSON object."""
         data: dict[str, Json] = {"parent": self.parent, "chain": self.chain}
         return data | {k: v for k in ("strategy", "why", "drawn") if (v := getattr(self, k))}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> Plan:
+        """Return the plan that `to_json` wrote; the entry of the first one has the baseline too."""
+        return cls(**{key: value for key, value in data.items() if key != "baseline"})
 
     def recorded(self, item: Iteration) -> Iteration:
         """Return the record of the planned iteration, with what the plan says."""

@@ -318,5 +318,3 @@ def _with_own(evaluator: Step, case: Case) -> Step:
                 f"{case.place or case.id}: evaluators: {error}", kind="bad_evaluator", retryable=False
             ) from error  # fmt: skip
     return gates(evaluator, *own)
-
-

@@ -301,6 +301,13 @@ def compile_loop(
         if (value := getattr(spec, name)) is not None
     }
     options |= {"strategies": spec.strategies, "refine_from": _parent_rule(compilation, spec)}
+    if (optimise := spec.optimise) is not None:
+        from ...search import Optimise  # for the few loops that have one
+
+        made = compilation.attempt((*path, "optimise"), lambda: Optimise(**optimise.model_dump()))
+        if made is None:
+            return None
+        options["optimise"] = made
     if spec.max_failures == "none":
         former = compilation.project.settings.former
         options["max_failures"] = FAILURES_IN_A_ROW if former else None

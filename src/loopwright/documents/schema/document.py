@@ -491,6 +491,29 @@ class OnStallSpec(Part):
     )
 
 
+Optimiser = Literal["random", "tpe", "nsga2", "cma"]
+
+
+class OptimiseSpec(Part):
+    """An optimiser that proposes the parameters of each iteration, in place of `adapt`."""
+
+    space: dict[str, Json] = Field(
+        description="The parameters by name: `{float: [LOW, HIGH]}` or `{int: [LOW, HIGH]}`, also with `log: true`, or "
+        "`{choice: [VALUE, VALUE]}`."
+    )
+    by: Optimiser | list[Optimiser] = Field(
+        "tpe",
+        description="`random`, `tpe` and `nsga2` are of Optuna; `cma` needs two numbers or more and knows no choice. Several "
+        "are the strategies of the loop: a stall hands over to the next one.",
+    )
+    startup: int = Field(
+        10, ge=1, description="The evaluated proposals before `tpe` models them. Until then it draws."
+    )
+    reuse: bool = Field(
+        False, description="Whether another proposal takes the place of one that was evaluated before."
+    )
+
+
 class RefineFromSpec(Part):
     """The rule for the iteration from which the next one continues."""
 
@@ -671,6 +694,11 @@ class LoopSpec(Part):
         None,
         description="The iteration from which the next one continues, with its files and its record. Default: the last one "
         "of the chain.",
+    )
+    optimise: OptimiseSpec | None = Field(
+        None,
+        description="An optimiser that proposes the parameters of each iteration, in place of `adapt`. They are merged into "
+        "the input of the loop.",
     )
     impossible: ImpossibleSpec | None = Field(
         None,
