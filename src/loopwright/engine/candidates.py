@@ -731,7 +731,9 @@ class _Round:
     def _adopt(self, chosen: _Ended, rows: tuple[Candidate, ...]) -> None:
         attempt, inner = self.attempt, chosen.attempt
         attempt.candidates = rows
-        attempt.input, attempt.output = inner.input, inner.output
+        if chosen.number <= self.count:  # the input of a combination is the candidates
+            attempt.input = inner.input
+        attempt.output = inner.output
         attempt.evaluation, attempt.stage = inner.evaluation, "evaluate"
         attempt.scope.adopt(inner.scope)
         if chosen.files is not None and chosen.files.current is not None:
