@@ -38,14 +38,14 @@ from .composites import run_all
 from .context import Context
 from .files import Snapshots, StateSource
 from .iteration import Attempt, settled
+from .loop_options import MOST_CANDIDATES
 from .step import Step, StepLike, as_step, digest_of, source_digest
 
 if TYPE_CHECKING:
     from .loop import LoopRun  # it imports this module
 
-__all__ = ["MOST_CANDIDATES", "Candidates", "Combine", "Duel", "candidates_of", "run_candidates"]
+__all__ = ["Candidates", "Combine", "Duel", "candidates_of", "run_candidates"]
 
-MOST_CANDIDATES = 1024
 AT_ONCE = 8  # candidates at a time, unless a loop says otherwise
 PICKS = ("score", "first_pass", "ask")
 POSITION = "judge_follows_position"  # the code of a warning
