@@ -199,6 +199,7 @@ class LoopRun:
         call, ctx, inputs = attempt.call, attempt.ctx, None
         count = 1 if loop.candidates is None else loop.candidates.count(self)
         try:
+            count, inputs = 1 if loop.candidates is None else loop.candidates.count(self), None
             if attempt.stage == "adapt" and loop.optimise is not None:
                 self.proposals = self.proposals or loop.optimise.begin(self)
                 inputs = await self.proposals.inputs(self, attempt, count)

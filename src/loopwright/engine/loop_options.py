@@ -597,6 +597,7 @@ def one_of(name: str, value: object, words: tuple[str, ...]) -> None:
 
 
 DEFAULT_LIMIT = 10  # iterations of a loop without a limit, so that no loop is endless
+MOST_CANDIDATES = 1024  # of an iteration
 MAX_DEPTH = 8  # loops within loops: iterations multiply with each level
 FAILURES_IN_A_ROW = 3
 # The options that decide when a loop ends, and with which output.
@@ -735,7 +736,10 @@ class LoopOptions(Value, CompositeStep[In, Out]):
             from .candidates import candidates_of
 
             put("candidates", candidates_of(self.candidates).with_steps(self._retried))
-            put("_parts", (*self._parts, *self._candidates.parts()))
+            several = cast("Candidates", self.candidates)
+            put("_parts", (*self._parts, *several.parts()))
+            if self.workspace is not None:
+                several.check_workspace(self.workspace, self.name)
         put("name", self.name or as_step(self.execute).name)
         if "/" in self.name:
             raise ConfigurationError(f"loop: name: {self.name!r} has a slash; it is part of paths")
@@ -985,7 +989,7 @@ class LoopOptions(Value, CompositeStep[In, Out]):
             *([self._stall_text] if self.on_stall is not None else []),
             *self._policy_texts,
             *([self.optimise.fingerprint] if self.optimise is not None else []),
-            *self._candidates_text,
+            *([several.fingerprint(_written)] if (several := self.several) is not None else []),
             *([f"metrics {self.measured}"] if self.measured is not None else []),
             *([repr(self.confirm)] if self.confirm is not None else []),
             *([f"objectives {several}"] if (several := self._objectives) else []),
@@ -1007,14 +1011,10 @@ class LoopOptions(Value, CompositeStep[In, Out]):
         )
 
     @property
-    def _candidates(self) -> Candidates:
-        return cast("Candidates", self.candidates)
-
-    @property
-    def _candidates_text(self) -> Iterator[str]:
-        # With one candidate everything is as without the option.
-        if self.candidates is not None and self._candidates.most > 1:
-            yield self._candidates.fingerprint(_written)
+    def several(self) -> Candidates | None:
+        """Its candidates, completed; None with one, because then everything is as without the option."""
+        several = cast("Candidates | None", self.candidates)
+        return None if several is None or several.most == 1 else several
 
     @property
     def _stall_text(self) -> str:
