@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         ScoreAtLeast,
         Timeout,
     )
+    from .datasets import Case, Dataset, EvalResult, Gate
     from .engine.change_limits import change_limits, change_limits_sync
     from .engine.composites import fallback, parallel, retry, sequence, with_timeout
     from .engine.context import Context
@@ -49,7 +50,18 @@ if TYPE_CHECKING:
     from .engine.waiting import signal, signal_sync, wait
     from .engine.workflow import Workflow
     from .errors import LoopwrightError, NotSatisfied
-    from .evaluators import check, checklist, judge, metric, pair_judge, rubric, score
+    from .evaluators import (
+        check,
+        checklist,
+        evaluate,
+        evaluate_sync,
+        judge,
+        metric,
+        on_cases,
+        pair_judge,
+        rubric,
+        score,
+    )
     from .journal import MemoryJournal
     from .models import File, Models, ModelSettings
     from .prompts import prompt
@@ -74,14 +86,18 @@ __all__ = [
     "AllOf",
     "AnyOf",
     "Budget",
+    "Case",
     "Condition",
     "Context",
     "Criterion",
+    "Dataset",
     "Deadline",
     "Degrading",
+    "EvalResult",
     "Evaluation",
     "Failure",
     "File",
+    "Gate",
     "History",
     "Impossible",
     "Iteration",
@@ -128,6 +144,8 @@ __all__ = [
     "check",
     "checklist",
     "continue_run",
+    "evaluate",
+    "evaluate_sync",
     "fallback",
     "for_each",
     "fork",
@@ -137,6 +155,7 @@ __all__ = [
     "judge",
     "keep_or_revert_loop",
     "metric",
+    "on_cases",
     "pair_judge",
     "parallel",
     "prompt",
@@ -193,6 +212,7 @@ _MODULES = {
         "ScoreAtLeast",
         "Timeout",
     ),
+    "datasets": ("Case", "Dataset", "EvalResult", "Gate"),
     "engine.composites": ("fallback", "parallel", "retry", "sequence", "with_timeout"),
     "engine.context": ("Context",),
     "engine.fork": ("fork", "fork_sync"),
@@ -208,7 +228,18 @@ _MODULES = {
     "engine.change_limits": ("change_limits", "change_limits_sync"),
     "engine.workflow": ("Workflow",),
     "errors": ("LoopwrightError", "NotSatisfied"),
-    "evaluators": ("check", "checklist", "judge", "metric", "pair_judge", "rubric", "score"),
+    "evaluators": (
+        "check",
+        "checklist",
+        "evaluate",
+        "evaluate_sync",
+        "judge",
+        "metric",
+        "on_cases",
+        "pair_judge",
+        "rubric",
+        "score",
+    ),
     "journal": ("MemoryJournal",),
     "models": ("File", "ModelSettings", "Models"),
     "prompts": ("prompt",),

@@ -6,6 +6,7 @@ A row is a list `[ID, score, state, usage, digest]`. The score is None for a cas
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,22 +14,40 @@ from statistics import fmean
 
 from .._statistics import clustered_mean, mean_estimate
 from ..errors import ConfigurationError
+from ..journal import Entry
+from ..journal.protocol import surviving
 from ..records import NOTHING, Record, Result, Usage, codec, viewed
 from ..records.codec import Json
 from ..records.typed import Value
 from .dataset import Dataset
 
-__all__ = ["ERRORED", "FAILED", "PASSED", "UNDECIDED", "EvalResult", "Gate", "Scores", "worst_of"]
+__all__ = [
+    "ERRORED",
+    "FAILED",
+    "PASSED",
+    "UNDECIDED",
+    "EvalResult",
+    "Gate",
+    "Scores",
+    "rank_of",
+    "worst_of",
+]
 
 PASSED, FAILED, ERRORED, UNDECIDED, SKIPPED = "passed", "failed", "errored", "undecided", "skipped"
 STATES = (PASSED, FAILED, ERRORED, UNDECIDED, SKIPPED)
 Row = Sequence[Json]
 _ERRORS = 5  # that a summary shows
+_SHARD = re.compile(r"[^/]+/cases/s([0-9]+)")  # of the step of a run
+
+
+def rank_of(row: Mapping[str, Json]) -> tuple[float, int, int]:
+    """Return the rank of a case among the worst: by its score, then by its place in the file."""
+    return row["score"], row["place"], row["repeat"]
 
 
 def worst_of(rows: Iterable[Json], most: int) -> list[Json]:
     """Return the rows with the lowest scores, in the order of the file: of all, and of those that are open."""
-    ordered = sorted(rows, key=lambda row: row["score"])
+    ordered = sorted(rows, key=rank_of)
     open_ones = [row for row in ordered if row["open"]][:most]
     return ordered[:most] + [row for row in open_ones if row not in ordered[:most]]
 
@@ -47,9 +66,9 @@ class Scores:
         self.errored = 0
         self.errors: list[Json] = []
         self._shards: dict[int, Mapping[str, Json]] = {}
-        self._begun: dict[int, Mapping[object, Row]] = {}
+        self._begun: dict[int, Mapping[tuple[str, int], Row]] = {}
 
-    def begin(self, number: int, rows: Mapping[object, Row]) -> None:
+    def begin(self, number: int, rows: Mapping[tuple[str, int], Row]) -> None:
         """Add the rows of a shard that has begun, to which others will come."""
         self._begun[number] = rows
 
@@ -113,7 +132,7 @@ class Scores:
             "score": score_of([*self.rows()], self.dataset, self.repeat),
             "metrics": self.metrics(),
             "worst": [
-                {key: item for key, item in row.items() if key != "open"}
+                {key: item for key, item in row.items() if key not in ("open", "place")}
                 for row in self.worst(most)[:most]
             ],
         }  # fmt: skip
@@ -249,7 +268,7 @@ class EvalResult(Record):
     @property
     def mean(self) -> float | None:
         """The mean score."""
-        return None if self.score is None else self.score["mean"]
+        return None if self.score is None else float(self.score["mean"])
 
     def to_json(self) -> dict[str, Json]:
         """Return the result as a JSON object."""
@@ -298,6 +317,16 @@ class EvalResult(Record):
         return replace(self, gate={"ok": not failed, "failed": failed})
 
 
+def recorded_rows(entries: Iterable[Entry]) -> list[Row]:
+    """Return the rows of an evaluation from the entries of its run, in the order of the file."""
+    shards = {}
+    for entry in surviving([*entries]):
+        place = _SHARD.fullmatch(entry.path) if entry.kind == "folded" else None
+        if place is not None:
+            shards[int(place[1])] = entry.value["value"]["rows"]
+    return [row for number in sorted(shards) for row in shards[number]]
+
+
 def paired(before: Sequence[Row], now: Sequence[Row], groups: Mapping[str, str]) -> dict[str, Json]:
     """Return the comparison of two lists of rows, by case; see `EvalResult.baseline`."""
     then, current = _by_case(before), _by_case(now)
@@ -337,4 +366,5 @@ def mcnemar(wins: int, losses: int) -> float:
     0.0625
     """
     n, fewer = wins + losses, min(wins, losses)
-    return min(1.0, 2 * sum(math.comb(n, k) for k in range(fewer + 1)) / 2**n)
+    tail: int = sum(math.comb(n, k) for k in range(fewer + 1))
+    return min(1.0, float(2 * tail / 2**n))
