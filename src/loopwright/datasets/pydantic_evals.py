@@ -137,17 +137,13 @@ def _is_instance(foreign: Foreign, given: Mapping[str, Json], at: Place) -> Json
 
 
 def _judge(foreign: Foreign, given: Mapping[str, Json], at: Place) -> Json:
-    # Its own text is no template.
-    criterion = str(given["rubric"])
-    if "{{" in criterion or "{%" in criterion:
-        criterion = f"{{% raw %}}{criterion}{{% endraw %}}"
-    if given.get("include_expected_output"):
-        criterion += "\n\nThe expected output:\n{{ case.expected }}"
     if given.get("assertion") is False:
         foreign.refuse(at, "a judge gives a verdict; remove `assertion: false`")
     settings = given.get("model_settings") or {}
     foreign.only(at, settings, ("temperature", "max_tokens"))
-    judge: dict[str, Json] = {"criterion": criterion, **settings}
+    judge: dict[str, Json] = {"criterion": str(given["rubric"]), **settings}
+    if given.get("include_expected_output"):
+        judge["expected"] = True
     if given.get("include_input"):
         judge["goal"] = "{{ case.inputs }}"
     if "model" in given:
