@@ -107,7 +107,7 @@ def test_a_data_set_of_pydantic_evals_runs(tmp_path: Path) -> None:
 
 REFUSED = {
     "two prompts": ("prompts: [a, b]\nproviders: [openai:x]\ntests: []\n", "a.yaml:1:10: prompts: an evaluation has one task; keep one, and compare runs with --baseline"),
-    "a provider": ("prompts: [a]\nproviders: [exec:./a.sh]\ntests: []\n", "a.yaml:2:13: providers[0]: 'exec:./a.sh' is no model as `provider:model`"),
+    "a provider": ("prompts: [a]\nproviders: [exec:./a.sh]\ntests: []\n", "a.yaml:2:13: providers[0]: 'exec:./a.sh' is not a model of Loopwright, `provider:model`"),
     "settings": ("prompts: [a]\nproviders: [{id: openai:x, config: {top_k: 3}}]\ntests: []\n", "a.yaml:2:37: providers[0].config.top_k: `top_k` has no counterpart; remove it"),
     "judges of some cases": (
         "cases:\n- {inputs: 1}\n- {inputs: 2, evaluators: [{LLMJudge: x}]}\n",

@@ -185,7 +185,9 @@ class _Conversion:
             del parts[1]
         if len(parts) < 2 or parts[0] not in PROVIDER_NAMES:
             known = listed(parts[0] if parts else "", PROVIDER_NAMES)
-            self.foreign.refuse(at, f"{provider!r:.60} is no model as `provider:model`{known}")
+            self.foreign.refuse(
+                at, f"{provider!r:.60} is not a model of Loopwright, `provider:model`{known}"
+            )
         return ":".join(parts)
 
     def _task(self) -> tuple[dict[str, Json], dict[str, Json]]:
