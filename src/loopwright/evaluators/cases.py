@@ -49,7 +49,7 @@ from ..records import (
 )
 from ..records.codec import Json
 from ..records.display import one_line, shortened
-from .gates import Check, as_check, gates
+from .gates import Check, as_check, evaluator_of_case, gates
 
 __all__ = [
     "CASES_FAILED",
@@ -269,8 +269,13 @@ class _Shard:
         scope.work_on(case.for_task())
         output, evaluation, state = None, Evaluation(), ERRORED
         try:
+            began = run.now()
             output = await ctx.call("task", plan.task, value, token)
-            scope.work_on(case)
+            seconds = run.now() - began
+            if run.replay and (ended := run.replay.finished.get(f"{ctx.path}/task")) is not None:
+                seconds = ended.seconds
+            spent = ctx.account.settled
+            scope.work_on(case, (seconds, spent.usd if spent else 0.0))
             evaluator = plan.evaluate
             if case.evaluators:
                 evaluator = _with_own(evaluator, case)
@@ -350,23 +355,14 @@ def _with_own(evaluator: Step, case: Case) -> Step:
     """Return an evaluator followed by those of a case.
 
     Raises:
-        StepError: for one that is not `{check: …}` without a program.
+        StepError: for one that a case cannot have.
     """
-    own: list[Step] = []
-    for item in case.evaluators:
-        options = item.get("check") if isinstance(item, Mapping) and len(item) == 1 else None
-        if not isinstance(options, Mapping) or {"command", "python"} & set(options):
-            raise StepError(
-                f"{case.place or case.id}: evaluators: {item!r:.60} is not an object such as {{check: {{contains: TEXT}}}}",
-                kind="bad_evaluator", retryable=False,
-            )  # fmt: skip
-        try:
-            own.append(as_check("", options))
-        except ConfigurationError as error:
-            raise StepError(
-                f"{case.place or case.id}: evaluators: {error}", kind="bad_evaluator", retryable=False
-            ) from error  # fmt: skip
-    return gates(evaluator, *own)
+    try:
+        return gates(evaluator, *map(evaluator_of_case, case.evaluators))
+    except ConfigurationError as error:
+        raise StepError(
+            f"{case.place or case.id}: evaluators: {error}", kind="bad_evaluator", retryable=False
+        ) from error
 
 
 class CaseOptions(TypedDict, total=False):
