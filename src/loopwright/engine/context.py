@@ -60,9 +60,11 @@ class Scope:
 
     __slots__ = (
         "baseline",
+        "candidate",
         "case",
         "checked",
         "current",
+        "effort",
         "files",
         "hints",
         "history",
@@ -82,6 +84,7 @@ class Scope:
         "total",
         "types",
         "variables",
+        "vary",
     )
 
     def __init__(
@@ -105,6 +108,8 @@ class Scope:
         self.files: Snapshots | None = None if parent is None else parent.files
         # The case of a data set that its steps work on.
         self.case: Case | None = None if parent is None else parent.case
+        # The seconds and the US dollars that its task took, once it has ended; None for an unknown price.
+        self.effort: tuple[float, float | None] | None = None if parent is None else parent.effort
         self.number = 0
         self.baseline: Evaluation | None = None  # of the input, before the first iteration
         # What the iteration sees by its plan; None in a loop that continues from the last one.
@@ -114,6 +119,8 @@ class Scope:
         # What the evaluators without a model said of the present output, if others follow them.
         self.checked: bool | None = None
         self.total = 0  # items, if it runs over a list
+        # The number of a candidate, and what differs in it, in an iteration with several.
+        self.candidate, self.vary = 0, None
         # Of people, that the iteration has read. Those with a `step` interrupted it, and the others do not see them:
         # whether they came before would be different in a replay.
         self.hints: Sequence[Mapping[str, Json]] = ()
@@ -134,6 +141,17 @@ class Scope:
         inner = Scope(self.name, self.initial, self.parent, self.path)
         inner.number, inner.total, inner.types, inner.history = number, total, self.types, history
         return inner
+
+    def of_candidate(self, number: int, vary: Json) -> Scope:
+        """Return the scope of one candidate of an iteration; several may be open at a time."""
+        inner = copy.copy(self)
+        inner.candidate, inner.vary = number, vary
+        return inner
+
+    def adopt(self, chosen: Scope) -> None:
+        """Continue with what the chosen candidate left."""
+        for name in ("current", "parts", "checked", "talks", "outputs", "results", "loops"):
+            setattr(self, name, getattr(chosen, name))
 
     def judged(self, goal: Json) -> Scope:
         """Return a copy for an evaluator whose goal is not the input of the loop."""
@@ -173,9 +191,9 @@ class Scope:
         """Show the iterations that the plan of the present one leaves to see."""
         self.place = place
 
-    def work_on(self, case: Case) -> None:
-        """Set the case of a data set that the steps work on."""
-        self.case = case
+    def work_on(self, case: Case, effort: tuple[float, float | None] | None = None) -> None:
+        """Set the case of a data set that the steps work on, and for its evaluators what its task took."""
+        self.case, self.effort = case, effort
 
     def receive(self, value: Json) -> None:
         """Set the input of the iteration."""
@@ -209,6 +227,12 @@ class Scope:
     def hint(self, hints: Sequence[Mapping[str, Json]]) -> None:
         """Show the hints that the iteration has read."""
         self.hints = hints
+
+    @property
+    def iteration_path(self) -> str:
+        """The path of the iteration, or of the candidate."""
+        path = f"{self.path}/{self.number}"
+        return f"{path}/candidate-{self.candidate}" if self.candidate else path
 
     @property
     def last(self) -> Iteration | None:
@@ -352,6 +376,18 @@ class Context:
     def iteration(self) -> int:
         """The number of the current iteration of the enclosing loop, from 1; 0 outside loops."""
         return self.scope.number if self.scope else 0
+
+    @property
+    def candidate(self) -> int:
+        """The number of the candidate that this step makes, from 1; 0 in an iteration with one."""
+        scope = None if self.scope is None else self.scope.iteration_scope
+        return 0 if scope is None else scope.candidate
+
+    @property
+    def vary(self) -> Json:
+        """A copy of the value that differs between the candidates of an iteration, or None."""
+        scope = None if self.scope is None else self.scope.iteration_scope
+        return None if scope is None else self._own(scope.vary)
 
     @property
     def history(self) -> History:

@@ -19,7 +19,7 @@ import dataclasses
 import inspect
 import math
 import warnings
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack, cast, overload
 
@@ -105,6 +105,7 @@ from .step import (
     EvaluatorLike,
     In,
     Out,
+    Step,
     StepLike,
 )
 
@@ -146,6 +147,7 @@ class LoopRun:
         "cause",
         "ctx",
         "cut",
+        "duels",
         "ended",
         "explored",
         "history",
@@ -194,21 +196,29 @@ class LoopRun:
     async def iterate(self) -> Iteration:
         """Adapt the input, execute it and evaluate the output; a failure is part of the iteration."""
         loop, attempt = self.loop, self.attempt()
-        call, ctx = attempt.call, attempt.ctx
+        call, ctx, inputs = attempt.call, attempt.ctx, None
+        count = 1 if loop.candidates is None else loop.candidates.count(self)
         try:
+            count, inputs = 1 if loop.candidates is None else loop.candidates.count(self), None
             if attempt.stage == "adapt" and loop.optimise is not None:
                 self.proposals = self.proposals or loop.optimise.begin(self)
-                attempt.adapted((await self.proposals.inputs(self, attempt, 1))[0])
+                inputs = await self.proposals.inputs(self, attempt, count)
+                attempt.adapted(inputs[0])
             elif attempt.stage == "adapt":
                 # "round" replaces the input in the fingerprint: the input is the last iteration, which
                 # is on record and may be long. Recorded fingerprints contain the word, so it stays.
                 attempt.adapted(await call(ctx, "adapt", loop.adapt, self.continued(), "round"))
-            output = await call(ctx, "execute", loop.execute, attempt.input)
-            attempt.executed(loop.execute, output)
-            if loop.evaluate is not None:
-                attempt.evaluated(await call(ctx, "evaluate", loop.evaluate, attempt.output))
-                if attempt.evaluation is not None and attempt.evaluation.undecided:
-                    attempt.evaluation = settled(self, attempt.output, attempt.evaluation)
+            if count > 1:
+                from .candidates import run_candidates  # for the few loops that have them
+
+                await run_candidates(self, attempt, count, inputs)
+            else:
+                output = await call(ctx, "execute", loop.execute, attempt.input)
+                attempt.executed(loop.execute, output)
+                if loop.evaluate is not None:
+                    attempt.evaluated(await call(ctx, "evaluate", loop.evaluate, attempt.output))
+                    if attempt.evaluation is not None and attempt.evaluation.undecided:
+                        attempt.evaluation = settled(self, attempt)
             if loop.measured is not None and loop.measured.confirm is not None:
                 from .confirming import confirmed
 
@@ -243,6 +253,8 @@ class LoopRun:
         if loop.measured is not None:
             self.compare_with(None)
         self.snapshots: Snapshots | None = None
+        # Whether the judge of each duel so far named one position in both orders, by path.
+        self.duels: dict[str, bool] | None = None
         self.task: asyncio.Task[object] | None = None
         self.members = loop.members
         self.asks = bool(loop.explore or loop.approve or loop.on_stall)
@@ -585,6 +597,7 @@ class LoopRun:
         from .plan import Place, Plan, next_plan
 
         run, replay, history = self.run_state, self.run_state.replay, self.history
+        policies = policies.ordered(run.orders.get(self.loop.name))
         if replay is not None and (recorded := replay.plans.get(path)) is not None:
             plan = Plan.from_json(recorded)
         else:
@@ -713,8 +726,9 @@ class LoopRun:
         for code, remark in remarks:
             run.warn(remark, self.path, code=code)
         result = self._result(stop, self._output(stop), self.account.settled, reported)
+        if loop.evaluate is not None and (steps := tuple(loop.evaluate.conclusions())):
+            result = replace(result, held_out=await self.concluded(steps, result))
         if self.snapshots is not None:
-            result = replace(result, held_out=await self.concluded(result))
             where = await self.snapshots.end(self.history, result, loop.keep)
             result = replace(result, workspace=where)
         if not run.silent:
@@ -733,9 +747,25 @@ class LoopRun:
         if loop.on_terminate is not None:
             await self._terminated()
 
-    async def concluded(self, result: Result) -> Mapping[str, Json] | None:
-        """Return what the conclusions of the evaluator returned; a loop with a workspace has them."""
-        return None
+    async def concluded(self, steps: Iterable[Step], result: Result) -> Mapping[str, Json] | None:
+        """Run the conclusions of the evaluator on the iteration of the result; their failure is a warning."""
+        chosen, run = self.chosen(result), self.run_state
+        if chosen is None or self.cut is not None:
+            return None
+        outputs: dict[str, Json] = {}
+        self.ctx.at(f"{self.path}/end")
+        for step in steps:
+            try:
+                outputs[step.name] = await self.ctx.call(step.name, step, chosen.number)
+            except (StepError, Stopped) as error:
+                run.warn(
+                    f"{step.name}: the held-out tests did not run: {error}", code="not_held_out"
+                )
+        return outputs or None
+
+    def chosen(self, result: Result) -> Iteration | None:
+        """Return the iteration of the result; None for the beginning."""
+        return self._chosen(result.reason)
 
     async def abandon(self) -> None:
         """Call `on_terminate` when the task of the loop is cancelled; the run can be resumed."""
@@ -757,12 +787,15 @@ class LoopRun:
         stop = self.run_state.cleaned_stop(stop)
         self._register(self._result(stop, self._output(stop), self.account.settled))
 
-    def _output(self, stop: Stop) -> Json:
+    def _chosen(self, reason: Reason) -> Iteration | None:
         history = self.history
-        satisfied = stop.reason.status is Status.SATISFIED
-        if satisfied and stop.reason is not Reason.IMPROVED and history.last is not None:
-            return history.last.output
-        chosen = history.latest_eligible if self.loop.keep == "last" else history.best
+        satisfied = reason.status is Status.SATISFIED
+        if satisfied and reason is not Reason.IMPROVED and history.last is not None:
+            return history.last
+        return history.latest_eligible if self.loop.keep == "last" else history.best
+
+    def _output(self, stop: Stop) -> Json:
+        history, chosen = self.history, self._chosen(stop.reason)
         if chosen is None:  # an output without a verdict is better than none
             others = (item for item in reversed(history) if not item.rejected)
             chosen = next((item for item in others if item.output is not None), None)

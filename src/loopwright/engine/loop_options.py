@@ -86,6 +86,7 @@ from .step import (
 
 if TYPE_CHECKING:
     from ..search.optimise import Optimise
+    from .candidates import Candidates
     from .confirmation import Confirm
     from .metrics import LoopMetrics, Metric, MetricScore
     from .plan import Policies
@@ -229,6 +230,9 @@ class LoopDeclaration(Protocol):
     def on_stall(self) -> OnStall | None: ...
 
     @property
+    def candidates(self) -> Candidates | None: ...
+
+    @property
     def policies(self) -> Policies | None: ...
 
     @property
@@ -339,7 +343,13 @@ def check_exploration(loop: LoopDeclaration) -> None:
         ConfigurationError: names the option.
     """
     stall = loop.on_stall
-    if loop.approve or loop.undecided.then == "pause" or (stall and stall.then == "ask"):
+    picks = loop.candidates.pick if loop.candidates is not None else ""
+    if (
+        loop.approve
+        or loop.undecided.then == "pause"
+        or (stall and stall.then == "ask")
+        or picks == "ask"
+    ):
         raise ConfigurationError(
             f"loop {loop.name}: explore: a loop that asks a person cannot explore, because the answer would have no "
             "effect. Remove approve, or explore.",
@@ -506,7 +516,11 @@ def measures_only(step: Step) -> bool:
     return getattr(step, "measures_only", False)
 
 
-_WORDS = {"on_failure": ("halt", "continue", "retry"), "keep": ("best", "last")}
+_WORDS = {
+    "on_failure": ("halt", "continue", "retry"),
+    "keep": ("best", "last"),
+    "strategy_order": ("declared", "learned"),
+}
 _LEAST = {"max_retries": 0, "max_failures": 1, "min_iterations": 1, "rejudge": 0}
 # The options that are objects, with an example of each.
 _POLICIES = (
@@ -583,6 +597,7 @@ def one_of(name: str, value: object, words: tuple[str, ...]) -> None:
 
 
 DEFAULT_LIMIT = 10  # iterations of a loop without a limit, so that no loop is endless
+MOST_CANDIDATES = 1024  # of an iteration
 MAX_DEPTH = 8  # loops within loops: iterations multiply with each level
 FAILURES_IN_A_ROW = 3
 # The options that decide when a loop ends, and with which output.
@@ -614,7 +629,9 @@ if TYPE_CHECKING:
         rejudge: int
         baseline: bool
         on_stall: OnStall | str | None
+        candidates: Candidates | int | None
         strategies: Mapping[str, Json] | None
+        strategy_order: str
         refine_from: str | Mapping[str, Json] | None
         optimise: Optimise | None
         metrics: Mapping[str, str | Metric] | None
@@ -655,7 +672,9 @@ class LoopOptions(Value, CompositeStep[In, Out]):
     rejudge: int = field(default=0, kw_only=True)
     baseline: bool = field(default=False, kw_only=True)
     on_stall: OnStall | None = field(default=None, kw_only=True)
+    candidates: Candidates | int | None = field(default=None, kw_only=True)
     strategies: Mapping[str, Json] | None = field(default=None, kw_only=True)
+    strategy_order: str = field(default="declared", kw_only=True)
     refine_from: str | Mapping[str, Json] | None = field(default=None, kw_only=True)
     optimise: Optimise | None = field(default=None, kw_only=True)
     metrics: Mapping[str, str | Metric] | None = field(default=None, kw_only=True)
@@ -713,6 +732,14 @@ class LoopOptions(Value, CompositeStep[In, Out]):
         for name in present:
             put(name, self._stage(name))
         put("_parts", (*(getattr(self, name) for name in present), *self.sentences.values()))
+        if self.candidates is not None:
+            from .candidates import candidates_of
+
+            put("candidates", candidates_of(self.candidates).with_steps(self._retried))
+            several = cast("Candidates", self.candidates)
+            put("_parts", (*self._parts, *several.parts()))
+            if self.workspace is not None:
+                several.check_workspace(self.workspace, self.name)
         put("name", self.name or as_step(self.execute).name)
         if "/" in self.name:
             raise ConfigurationError(f"loop: name: {self.name!r} has a slash; it is part of paths")
@@ -730,9 +757,8 @@ class LoopOptions(Value, CompositeStep[In, Out]):
             from .confirming import check_confirm
 
             check_confirm(self)
-            put("refine_from", "best")
-        declared = (self.on_stall, self.strategies, self.refine_from)
-        if any(policy is not None for policy in declared):
+        declared = (self.on_stall, self.strategies, self.refine_from, self.confirm)
+        if any(one is not None for one in declared) or self.strategy_order == "learned":
             from .plan import policies_of
 
             put("policies", policies_of(self))
@@ -963,6 +989,7 @@ class LoopOptions(Value, CompositeStep[In, Out]):
             *([self._stall_text] if self.on_stall is not None else []),
             *self._policy_texts,
             *([self.optimise.fingerprint] if self.optimise is not None else []),
+            *([several.fingerprint(_written)] if (several := self.several) is not None else []),
             *([f"metrics {self.measured}"] if self.measured is not None else []),
             *([repr(self.confirm)] if self.confirm is not None else []),
             *([f"objectives {several}"] if (several := self._objectives) else []),
@@ -982,6 +1009,12 @@ class LoopOptions(Value, CompositeStep[In, Out]):
                 else []
             ),
         )
+
+    @property
+    def several(self) -> Candidates | None:
+        """Its candidates, completed; None with one, because then everything is as without the option."""
+        several = cast("Candidates | None", self.candidates)
+        return None if several is None or several.most == 1 else several
 
     @property
     def _stall_text(self) -> str:
@@ -1007,7 +1040,7 @@ class LoopOptions(Value, CompositeStep[In, Out]):
         if not of_workspace and former_version() >= 2:
             yield f"refine_from {self.policies and self.policies.refine_from}"
         if self.strategies is not None:
-            yield f"strategies {codec.encode(dict(self.strategies))}"
+            yield f"strategies {self.strategy_order} {codec.encode(dict(self.strategies))}"
 
     @functools.cached_property
     def watched(self) -> tuple[Condition, ...]:
@@ -1031,7 +1064,8 @@ class LoopOptions(Value, CompositeStep[In, Out]):
     @functools.cached_property
     def reads_past(self) -> bool:
         """Whether it, or a loop in it, has a setting that past runs decide."""
-        return uses_past(self.members) or any(part.reads_past for part in self.parts())
+        learns = self.strategy_order == "learned"
+        return learns or uses_past(self.members) or any(part.reads_past for part in self.parts())
 
     @functools.cached_property
     def explores(self) -> bool:

@@ -21,6 +21,7 @@ from .iteration import (
     Usage,
     by_purpose,
     case_path,
+    case_segment,
     is_judging,
 )
 from .result import (
@@ -63,6 +64,7 @@ __all__ = [
     "as_evaluation",
     "by_purpose",
     "case_path",
+    "case_segment",
     "dominates",
     "exceeds",
     "failure_of",

@@ -548,13 +548,13 @@ class LoopResults(dict[str, Result]):
         self[key] = result
 
     def _place(self, path: str) -> tuple[str, bool]:
-        """Return a path without the numbers of iterations and attempts, and whether it is in a list."""
+        """Return a path without the numbers of iterations, candidates and attempts, and whether it is in a list."""
         if "/" not in path:
             return path, False
         parts, remaining, in_list = path.split("/"), [], False
         for i, part in enumerate(parts):
             # Numbers differ from iteration to iteration; the number of an item identifies its loop.
-            if part.removeprefix("attempt-").isdigit() and i:
+            if i and part.removeprefix("attempt-").removeprefix("candidate-").isdigit():
                 if "/".join(parts[:i]) not in self.lists:
                     continue
                 in_list = True

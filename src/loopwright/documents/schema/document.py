@@ -22,6 +22,7 @@ from .evaluators import (
     JudgeSpec,
     MetricScoreSpec,
     MetricSpec,
+    PairJudgeSpec,
     TestsSpec,
 )
 from .extensions import (
@@ -64,6 +65,7 @@ from .models import (
 __all__ = [
     "ACTIONS",
     "Action",
+    "CandidatesSpec",
     "Document",
     "EachSpec",
     "EvaluateSpec",
@@ -554,6 +556,71 @@ class UndecidedSpec(Part):
     )
 
 
+Number = Annotated[int, Field(ge=1, le=1024)]
+
+
+class PickSpec(Part):
+    """A rule for the choice."""
+
+    python: str = Field(
+        description="A function, as `package.module:function`, from a list of `Candidate` to a number."
+    )
+
+
+class CandidatesSpec(Part):
+    """Several outputs of each iteration, of which one is chosen."""
+
+    n: Number = Field(description="The candidates of an iteration.")
+    first: Number | None = Field(
+        None, description="Those of the first iteration of each chain. Default: `n`."
+    )
+    at_once: Number | None = Field(
+        None, description="The maximum that run concurrently. Default: the smaller of `n` and 8."
+    )
+    vary: list[Json] = Field(
+        [],
+        description="Values of which candidate k sees the k-th as `loop.vary`, from the start again after the last. "
+        "`loop.candidate` is its number.",
+    )
+    pick: Literal["score", "duel", "first_pass", "combine", "ask"] | PickSpec = Field(
+        "score",
+        description="Which one is chosen: the best by `score`, a `duel` of the two best, the `first_pass` that passed, "
+        "`combine` with one more that a step makes of them, `ask` for a person, or a function.",
+    )
+    judge: PairJudgeSpec | None = Field(
+        None, description="Compares the two best; only with `pick: duel`."
+    )
+    combine: Inline | None = Field(
+        None,
+        description="Makes one more candidate; only with `pick: combine`. Its templates have the eligible ones as `value`: "
+        "a list of `number`, `output`, `score`, `feedback` and `changes`, the best first.",
+    )
+    stop_rest: Literal["never", "passed"] | dict[str, Json] = Field(
+        "never",
+        description="A condition of success that ends the other candidates when one meets it, such as `passed` or "
+        "`{score_at_least: 0.95}`.",
+    )
+    min_ok: Number = Field(
+        1, description="With fewer eligible candidates, the iteration fails as `candidates_failed`."
+    )
+    budget: BudgetSpec | None = Field(None, description="The maximum cost of one candidate.")
+
+    @model_validator(mode="after")
+    def _of_its_pick(self) -> CandidatesSpec:
+        # By the fields that are set: a key of another pick would have no effect.
+        for pick, key in (("duel", "judge"), ("combine", "combine")):
+            value = getattr(self, key)
+            if self.pick == pick and value is None:
+                raise PydanticCustomError(
+                    "candidates", "pick: {pick} needs {key}", {"pick": pick, "key": key}
+                )
+            if self.pick != pick and value is not None:
+                raise PydanticCustomError(
+                    "candidates", "{key} is a key of pick: {pick}", {"pick": pick, "key": key}
+                )
+        return self
+
+
 class LoopSpec(Part):
     """Execute, evaluate, adapt, and repeat until a condition ends the loop."""
 
@@ -625,9 +692,17 @@ class LoopSpec(Part):
     on_stall: OnStallSpec | StallThen | None = Field(
         None, description="What happens after iterations without progress."
     )
+    candidates: Number | CandidatesSpec | None = Field(
+        None,
+        description="Several outputs of each iteration, of which one is chosen: a number, or more.",
+    )
     strategies: dict[str, Json] | None = Field(
         None,
         description="Values by name, as `loop.strategy`: each chain takes the next one. They need on_stall.",
+    )
+    strategy_order: Literal["declared", "learned"] = Field(
+        "declared",
+        description="`learned`: those first that improved the best iteration of past runs most often for their cost.",
     )
     refine_from: RefineFromSpec | ParentRule | None = Field(
         None,

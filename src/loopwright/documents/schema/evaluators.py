@@ -46,7 +46,7 @@ __all__ = [
 
 CHECKS = (
     "command", "schema_", "python", "matches", "not_matches", "contains",
-    "max_words", "min_words", "max_chars", "min_chars",
+    "max_words", "min_words", "max_chars", "min_chars", "max_seconds", "max_usd",
 )  # fmt: skip
 
 
@@ -83,6 +83,18 @@ class CheckSpec(Part):
     min_words: int | None = Field(None, ge=0, description="Minimum number of words.")
     max_chars: int | None = Field(None, ge=0, description="Maximum number of characters.")
     min_chars: int | None = Field(None, ge=0, description="Minimum number of characters.")
+    max_seconds: float | None = Field(
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="Of an evaluation on cases: the most seconds that a task may take.",
+    )
+    max_usd: float | None = Field(
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="Of an evaluation on cases: the most US dollars that a task may cost.",
+    )
     weight: float = Field(
         1.0,
         gt=0,

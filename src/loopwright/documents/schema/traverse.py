@@ -9,7 +9,16 @@ from ...conditions import CEILING
 from ...engine.loop_options import DEFAULT_LIMIT
 from ...records.codec import Json
 from ..yaml.reader import Location
-from .document import Action, Document, EvaluateSpec, LoopSpec, PhasedSpec, StepSpec, WorkspaceSpec
+from .document import (
+    Action,
+    CandidatesSpec,
+    Document,
+    EvaluateSpec,
+    LoopSpec,
+    PhasedSpec,
+    StepSpec,
+    WorkspaceSpec,
+)
 from .evaluators import JudgeSpec, MetricSpec
 from .extensions import has_type
 from .fields import SandboxSpec, ServerSpec, StrictModel, ToolSpec
@@ -33,6 +42,7 @@ __all__ = [
     "phases_of",
     "placed_evaluators",
     "running_order",
+    "several_of",
     "variables_in",
     "variables_of",
 ]
@@ -137,12 +147,19 @@ def inner_actions(action: Action) -> Iterator[Action]:
         yield action.each.execute
     if action.loop is not None:
         yield action.loop.execute
+        if (several := several_of(action.loop)) is not None and several.combine is not None:
+            yield several.combine
     if action.phased is not None:
         yield from (action for _, action in phases_of(action.phased))
     if (judged := action.loop or action.phased) is not None:
         for evaluator in evaluators(judged):
             if evaluator.score is not None and evaluator.score.of is not None:
                 yield evaluator.score.of
+
+
+def several_of(loop: LoopSpec) -> CandidatesSpec | None:
+    """Return the candidates that a loop declares with more than their number."""
+    return loop.candidates if isinstance(loop.candidates, CandidatesSpec) else None
 
 
 def has_groups(document: Document) -> bool:
@@ -210,6 +227,8 @@ def _models_of(action: Action) -> Iterator[str]:
     yield from _models_named(action)
     if action.reasoning is not None:
         yield from _models_named(action.reasoning)
+    if action.loop is not None and (several := several_of(action.loop)) is not None:
+        yield from _models_named(several.judge) if several.judge is not None else ()
     if (judged := action.loop or action.phased) is not None:
         for evaluator in evaluators(judged):
             if evaluator.judge is not None and not isinstance(evaluator.judge, str):
