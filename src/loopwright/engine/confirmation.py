@@ -16,6 +16,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import fmean
+from typing import Any
 
 from .._statistics import pooled_sd, t_cdf
 from ..errors import ConfigurationError
@@ -162,13 +163,12 @@ def _by_case(base: Sequence[Sample], candidate: Sequence[Sample], sign: int) -> 
     return [sign * (value - theirs[case]) for case, value in ours.items() if case in theirs]
 
 
-def _means(samples: Sequence[Sample]) -> dict[str, float]:
-    values: dict[str, list[float]] = {}
-    for sample in samples:
-        assert isinstance(sample, Mapping)
-        for case, value in sample.items():
-            values.setdefault(case, []).append(value)
-    return {case: fmean(several) for case, several in values.items()}
+def _means(samples: Sequence[Any]) -> Mapping[str, float]:
+    """Return the mean of each case over the repetitions that have it."""
+    if len(samples) == 1:
+        return dict(samples[0])
+    cases = dict.fromkeys(case for sample in samples for case in sample)
+    return {case: fmean(s[case] for s in samples if case in s) for case in cases}
 
 
 @dataclass
@@ -258,7 +258,7 @@ def confirmation(
     if gain <= 0:
         return record
     cases = isinstance(screening, Mapping)
-    if standing.exact and not cases:
+    if not cases and standing.exact:
         accepted = exceeds(gain, min_delta)
         return {**record, "accepted": accepted, "candidate": [first], "exact": True}
     stages = confirm.stages_of(screening)
