@@ -112,7 +112,6 @@ from .step import (
 if TYPE_CHECKING:
     from ..journal.replay import RecordedRun
     from ..search.optimise import Proposals
-    from .confirmation import Confirm
     from .loop_options import LoopKeywords
     from .metrics import LoopMetrics
     from .plan import Policies
@@ -1160,6 +1159,7 @@ def loop_of_rules(name: str, rules: Mapping[str, Json]) -> Loop:
     Raises:
         ConfigurationError: for a condition that is not JSON, as a class of a Python program.
     """
+    from .confirmation import Confirm
     from .metrics import Metric
 
     read: Mapping[str, Callable[[Any], object]] = {
@@ -1169,7 +1169,7 @@ def loop_of_rules(name: str, rules: Mapping[str, Json]) -> Loop:
             name: Metric(**item) if isinstance(item, Mapping) else item
             for name, item in metrics.items()
         },
-        "confirm": _confirm_of,
+        "confirm": lambda fields: Confirm(**fields),
         "on_stall": lambda fields: OnStall(**fields),
         "impossible": lambda fields: Impossible(**fields),
         # What happens then is in the record.
@@ -1186,12 +1186,6 @@ def loop_of_rules(name: str, rules: Mapping[str, Json]) -> Loop:
         return ReplayedLoop(
             _nothing, _nothing if rules.get("evaluate") else None, name=name, **options
         )
-
-
-def _confirm_of(fields: Mapping[str, Any]) -> Confirm:
-    from .confirmation import Confirm  # for the few loops that have it
-
-    return Confirm(**fields)
 
 
 def _nothing(value: Json) -> None:

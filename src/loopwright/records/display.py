@@ -293,11 +293,9 @@ def confirmed(item: Iteration) -> str:
     record = details.get("confirm")
     if not isinstance(record, Mapping) or not record.get("tests"):
         return ""
-    p = record.get("p")
+    count, p = len(record.get("candidate", ())), record.get("p")
     chance = "" if p is None else "p < .0001, " if p < 0.0001 else f"p {p:.2g}, ".replace("0.", ".")
-    count = len(record.get("candidate", ()))
-    word = "confirmed" if item.accepted else "not confirmed"
-    return f"{word}, {chance}{count} + {count} measurements"
+    return f"{'' if item.accepted else 'not '}confirmed, {chance}{count} + {count} measurements"
 
 
 def rated(item: Iteration | None) -> str:
