@@ -273,6 +273,8 @@ def _facts(
         facts.append(replace(cost, used=f"{prefix}{cost.used}"))
     if used.calls or "calls" in bounds:
         facts.append(_used("Model calls", used.calls, bounds.get("calls"), str))
+    if used.cached:
+        facts.append(UsedPart("From the cache", *texts.from_cache(used)))
     if used.tokens or "tokens" in bounds:
         facts.append(_used("Tokens", used.tokens, bounds.get("tokens"), lambda n: f"{n:,}"))
     facts.append(_used("Time", active, bounds.get("seconds"), texts.duration))
