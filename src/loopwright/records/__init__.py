@@ -12,7 +12,7 @@ from .evaluation import (
     number_text,
     reaches,
 )
-from .history import History, Origin, agents_history, latest_kept
+from .history import History, Origin, agents_history, begin_at, latest_kept, origin_of
 from .iteration import (
     NOTHING,
     Candidate,
@@ -61,6 +61,7 @@ __all__ = [
     "Usage",
     "agents_history",
     "as_evaluation",
+    "begin_at",
     "by_purpose",
     "case_path",
     "exceeds",
@@ -70,6 +71,7 @@ __all__ = [
     "item_stop",
     "latest_kept",
     "number_text",
+    "origin_of",
     "own",
     "own_json",
     "reaches",
