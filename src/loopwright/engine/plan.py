@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..conditions import NoImprovement, OnStall, progress
 from ..errors import ConfigurationError, nearest
-from ..records import History, Iteration, latest_kept
+from ..records import History, Iteration, dominates, latest_kept
 from ..records.codec import Json, normalise, number
 from ..records.typed import Value
 from .step import Step
@@ -183,6 +183,8 @@ def _wrong(loop: LoopOptions[Any, Any], option: str, why: str) -> ConfigurationE
 
 def _compares(loop: LoopOptions[Any, Any]) -> bool:
     """Return whether the iterations of a loop have several values: cases, or several objectives."""
+    if loop.measured is not None and len(loop.measured.objectives) > 1:
+        return True
     step = loop.evaluate
     while isinstance(inner := getattr(step, "inner", None), Step):
         step = inner
@@ -314,7 +316,7 @@ def _front(items: Sequence[Iteration]) -> tuple[list[Iteration], list[float]]:
     front = [
         place
         for place, row in enumerate(table)
-        if not any(_dominates(other, row) for other in table)
+        if not any(dominates(other, row) for other in table)
     ]
     best = [max(table[place][column] for place in front) for column in range(len(names))]
     wins = [sum(a == b for a, b in zip(table[place], best, strict=True)) for place in front]
@@ -322,11 +324,6 @@ def _front(items: Sequence[Iteration]) -> tuple[list[Iteration], list[float]]:
     if not kept:  # without any value, each is as good
         return [rows[place][0] for place in front], [1.0] * len(front)
     return [item for item, _ in kept], [float(won) for _, won in kept]
-
-
-def _dominates(one: Sequence[float], other: Sequence[float]) -> bool:
-    pairs = list(zip(one, other, strict=True))
-    return all(a >= b for a, b in pairs) and any(a > b for a, b in pairs)
 
 
 def values_of(item: Iteration) -> dict[str, float]:

@@ -12,7 +12,15 @@ from .evaluation import (
     number_text,
     reaches,
 )
-from .history import History, Origin, agents_history, begin_at, latest_kept, origin_of
+from .history import (
+    History,
+    Origin,
+    agents_history,
+    begin_at,
+    dominates,
+    latest_kept,
+    origin_of,
+)
 from .iteration import (
     NOTHING,
     Candidate,
@@ -21,6 +29,7 @@ from .iteration import (
     Usage,
     by_purpose,
     case_path,
+    case_segment,
     is_judging,
 )
 from .result import (
@@ -64,6 +73,8 @@ __all__ = [
     "begin_at",
     "by_purpose",
     "case_path",
+    "case_segment",
+    "dominates",
     "exceeds",
     "failure_of",
     "is_judging",
