@@ -103,7 +103,7 @@ class Layout:
             ConfigurationError: for a row that is no case; without its place.
         """
         if not isinstance(data, dict):
-            raise ConfigurationError("this is no case, which is an object with `inputs`")
+            raise ConfigurationError("a case must be an object with `inputs`")
         if self.missing:
             for seen in self.missing.keys() & data.keys():
                 del self.missing[seen]
@@ -330,7 +330,7 @@ def _structured(path: Path, name: str, layout: Layout) -> Held:
     if isinstance(rows, dict):
         return Held(name, read_foreign(source).rows(), partial(layout.case, names={}))
     if not isinstance(rows, list):
-        raise ConfigurationError(f"{name}:1: this is no list of cases")
+        raise ConfigurationError(f"{name}:1: expected a list of cases")
     if len(rows) > _MAX_HELD:
         raise ConfigurationError(
             f"{name}: {len(rows):,} cases are more than {_MAX_HELD:,}; write one JSON object per "
@@ -374,7 +374,7 @@ def read_foreign(source: Any) -> Foreign:
 
         return read_promptfoo(source)
     raise ConfigurationError(
-        f"{source.file}:1: this is no list of cases, and no file of pydantic-evals or promptfoo"
+        f"{source.file}:1: expected a list of cases, or a file of pydantic-evals or promptfoo"
     )
 
 
