@@ -319,12 +319,22 @@ class EvalResult(Record):
 
 def recorded_rows(entries: Iterable[Entry]) -> list[Row]:
     """Return the rows of an evaluation from the entries of its run, in the order of the file."""
+    return [row for shard in _recorded_shards(entries) for row in shard["rows"]]
+
+
+def recorded_groups(entries: Iterable[Entry]) -> dict[str, str]:
+    """Return the groups of cases by ID from the entries of the run of their evaluation."""
+    shards = _recorded_shards(entries)
+    return {name: group for shard in shards for name, group in shard.get("groups", {}).items()}
+
+
+def _recorded_shards(entries: Iterable[Entry]) -> list[Mapping[str, Json]]:
     shards = {}
     for entry in surviving([*entries]):
         place = _SHARD.fullmatch(entry.path) if entry.kind == "folded" else None
         if place is not None:
-            shards[int(place[1])] = entry.value["value"]["rows"]
-    return [row for number in sorted(shards) for row in shards[number]]
+            shards[int(place[1])] = entry.value["value"]
+    return [shards[number] for number in sorted(shards)]
 
 
 def paired(before: Sequence[Row], now: Sequence[Row], groups: Mapping[str, str]) -> dict[str, Json]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..conditions import UNITS
+from ..datasets.results import paired, recorded_groups, recorded_rows
 from ..engine.change_limits import ENDED, limits_in_force
 from ..errors import ConfigurationError, nearest
 from ..journal import Entry, Journal, RunInfo, is_note, surviving
@@ -97,6 +98,8 @@ class Comparison:
         differs: what differs in input, document, settings and limits: a value for each run.
         part_at: the first path whose recorded result is not the same in all runs; None if all are. A result
             that a run without an end does not have yet is no difference.
+        paired: the comparison of two evaluations of data sets by case, the second with the first as its baseline; see
+            `EvalResult`. None for other runs.
 
     Example:
         >>> import asyncio
@@ -112,6 +115,7 @@ class Comparison:
     runs: Sequence[ComparedRun]
     differs: Mapping[str, Sequence[Json]]
     part_at: str | None
+    paired: Mapping[str, Json] | None = None
 
     @classmethod
     def of(
@@ -137,7 +141,8 @@ class Comparison:
         keys = dict.fromkeys(key for one in values for key in one)
         columns = {key: [one.get(key) for one in values] for key in keys}
         differs = {key: column for key, column in columns.items() if _differ(column)}
-        return cls(runs, differs, _part_at([entries for _, entries in remaining]))
+        part_at = _part_at([entries for _, entries in remaining])
+        return cls(runs, differs, part_at, _paired(remaining))
 
     @property
     def unfinished(self) -> bool:
@@ -150,8 +155,7 @@ class Comparison:
             "runs": [run.to_json(output=outputs) for run in self.runs],
             "differs": {key: list(values) for key, values in self.differs.items()},
             "part_at": self.part_at,
-            # The table of paired evaluations, once data sets exist.
-            "paired": None,
+            "paired": self.paired,
         }
 
 
@@ -205,6 +209,16 @@ def _compared(info: RunInfo, entries: Sequence[Entry], loop: str) -> ComparedRun
         iterations=replay.iterations,
         output=shown.output if shown is not None else end["output"] if end else None,
     )
+
+
+def _paired(runs: Sequence[tuple[RunInfo, Sequence[Entry]]]) -> Mapping[str, Json] | None:
+    """Return the comparison of two evaluations by case; None if these are not two."""
+    rows = [recorded_rows(entries) for _, entries in runs]
+    if len(runs) != 2 or not all(rows):
+        return None
+    before, now = rows
+    compared = paired(before, now, recorded_groups(runs[1][1]))
+    return {"run_id": runs[0][0].run_id, **compared}
 
 
 def _loop_of(info: RunInfo, replay: RecordedRun, name: str) -> str:

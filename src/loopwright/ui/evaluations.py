@@ -5,17 +5,21 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 
-from ..datasets.results import EvalResult, Gate, recorded_rows
-from ..journal import Entry, RunInfo, surviving
+from ..datasets.results import EvalResult, Gate, recorded_groups, recorded_rows
+from ..errors import RunNotFound
+from ..journal import Entry, Journal, RunInfo, surviving
 from ..journal.replay import recorded_result
 from ..records import NOTHING, Evaluation, Usage, as_evaluation
 from ..records.codec import Json
+from . import formatting as texts
+from .run_summary import on_record
 
 RUNNING = "running"  # the state of a case that has not ended
-_CASE = re.compile(r"[^/]+/cases/s([0-9]+)(?:/([^/]+)(?:/repeat-([0-9]+))?/(.+))?")
+_CASE = re.compile(r"[^/]+(?:/eval)?/cases/s([0-9]+)(?:/([^/]+)(?:/repeat-([0-9]+))?/(.+))?")
 _PARTS = ("task", "evaluate", "outcome")
 _FIRST = 20  # entries, among which is the first case of an evaluation
 Read = Callable[[int], Entry]
@@ -139,3 +143,49 @@ def cases_in(entries: Sequence[Entry]) -> Iterator[dict[str, Json]]:
     cases.add(surviving(entries), by_number.__getitem__)
     for row in cases.listed(by_number.__getitem__):
         yield case_json(row, by_number.__getitem__)
+
+
+async def with_baseline(
+    store: Journal, name: str
+) -> tuple[RunInfo, list[Entry], EvalResult | None]:
+    """Return a run with its entries, and the result of its baseline, if it has one and that is still recorded."""
+    info, entries = await on_record(store, name)
+    before = None
+    if named := (info.source.get("eval") or {}).get("baseline"):
+        with suppress(RunNotFound):
+            before = recorded_evaluation(*await on_record(store, named))
+    return info, entries, before
+
+
+def recorded_evaluation(
+    info: RunInfo, entries: Sequence[Entry], before: EvalResult | None = None
+) -> EvalResult:
+    """Return the result of a recorded evaluation, so far if it has not ended, with its comparison and its gate."""
+    rows = recorded_rows(entries)
+    shown = EvalResult.of(recorded_result(info, entries), rows)
+    if not shown.counts:
+        by_number = {entry.seq: entry for entry in entries}
+        cases = RecordedCases()
+        cases.add(surviving(entries), by_number.__getitem__)
+        shown = replace(
+            shown, counts=Counter(row.state for row in cases.listed(by_number.__getitem__))
+        )
+    if before is not None:
+        shown = shown.compared(before, recorded_groups(entries))
+    gate = Gate(**(info.source.get("eval") or {}).get("gate", {}))
+    # Its limits need a score, and one of them a baseline.
+    if gate == Gate() or (gate.max_drop is not None and before is None):
+        return shown
+    return shown.gated(gate)
+
+
+def paired_text(compared: Mapping[str, Json]) -> str:
+    """Return the comparison of an evaluation with its baseline as a sentence."""
+    if compared["difference"] is None:
+        return f"unknown: no case pairs with {compared['run_id']}"
+    text = f"{compared['difference']:+.3f}"
+    if compared["low"] is not None:
+        text += f" [{compared['low']:+.3f}, {compared['high']:+.3f}]"
+    text += f" paired with {compared['run_id']}, {texts.plural(compared['paired'], 'case')}"
+    text += f": {compared['wins']} better, {compared['losses']} worse"
+    return text if compared["p"] is None else f"{text}, p {compared['p']:.3g}"
