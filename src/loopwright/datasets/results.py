@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
-from .._statistics import clustered_mean, mean_estimate
+from .._statistics import compared, score_estimate
 from ..errors import ConfigurationError
 from ..journal import Entry
 from ..journal.protocol import surviving
@@ -37,7 +37,7 @@ PASSED, FAILED, ERRORED, UNDECIDED, SKIPPED = "passed", "failed", "errored", "un
 STATES = (PASSED, FAILED, ERRORED, UNDECIDED, SKIPPED)
 Row = Sequence[Json]
 _ERRORS = 5  # that a summary shows
-_SHARD = re.compile(r"[^/]+/cases/s([0-9]+)")  # of the step of a run
+_SHARD = re.compile(r"[^/]+(?:/eval)?/cases/s([0-9]+)")
 
 
 def rank_of(row: Mapping[str, Json]) -> tuple[float, int, int]:
@@ -144,21 +144,19 @@ class Scores:
 def score_of(rows: Sequence[Row], dataset: Dataset, repeat: int) -> dict[str, Json] | None:
     """Return the mean of the scores with its interval at 95 %; None without a score.
 
-    Cases of one group, and repetitions of one case, are a cluster.
+    Cases of one group, and repetitions of one case, are a cluster. With repetitions, `pass_any` is the share of cases that
+    passed at least once (pass@k), `pass_all` the share that passed each time (pass^k).
     """
     scored = [row for row in rows if row[1] is not None]
     if not scored:
         return None
     weights = dict(zip(dataset.ids, dataset.weights, strict=True))
     values = _weighted([row[1] for row in scored], [weights[row[0]] for row in scored])
-    clusters = _clusters(scored, dataset)
-    if repeat > 1 or len(set(clusters)) < len(clusters):
-        method, estimate = "clustered t", clustered_mean(values, clusters)
-    else:
-        method, estimate = "t", mean_estimate(values)
-        if len(set(values)) == 1 or all(value in (0, 1) for value in values):
-            method = "wilson"
-    return {
+    groups = groups_of(dataset)
+    # Marked, because a group may have the name of a case.
+    clusters = [(1, groups[row[0]]) if row[0] in groups else (0, row[0]) for row in scored]
+    method, estimate = score_estimate(values, clusters)
+    data: dict[str, Json] = {
         "mean": fmean(values),
         "low": None if estimate is None else estimate.low,
         "high": None if estimate is None else estimate.high,
@@ -166,6 +164,21 @@ def score_of(rows: Sequence[Row], dataset: Dataset, repeat: int) -> dict[str, Js
         "n": len(values),
         "clusters": len(set(clusters)),
     }
+    if repeat > 1:
+        tries: dict[str, list[bool]] = {}
+        for row in scored:
+            tries.setdefault(row[0], []).append(row[2] == PASSED)
+        # Of the cases whose repetitions all have a score.
+        whole = [one for one in tries.values() if len(one) == repeat]
+        if whole:
+            data["pass_any"] = fmean(any(one) for one in whole)
+            data["pass_all"] = fmean(all(one) for one in whole)
+    return data
+
+
+def groups_of(dataset: Dataset) -> dict[str, str]:
+    """Return the groups of the cases that have one, by ID."""
+    return {one: group for one, group in zip(dataset.ids, dataset.groups, strict=True) if group}
 
 
 def _weighted(values: Sequence[float], weights: Sequence[float]) -> list[float]:
@@ -176,12 +189,6 @@ def _weighted(values: Sequence[float], weights: Sequence[float]) -> list[float]:
     mean = math.fsum(v * w for v, w in zip(values, weights, strict=True)) / total
     scale = len(values) / total
     return [mean + scale * w * (v - mean) for v, w in zip(values, weights, strict=True)]
-
-
-def _clusters(rows: Sequence[Row], dataset: Dataset) -> list[str]:
-    groups = dict(zip(dataset.ids, dataset.groups, strict=True))
-    # Unlike any ID, so that a group is not taken for a case of its name.
-    return [f"group {group}" if (group := groups[row[0]]) else row[0] for row in rows]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -226,7 +233,7 @@ class EvalResult(Record):
         score: the `mean` score, `low` and `high` of its interval at 95 % (None below 2 cases, or 10 groups), its
             `method`, the number `n` of scores and that of `clusters`; None without a score.
         metrics: the mean of each metric.
-        baseline: `run_id`, the number of `paired` cases, the mean `difference` to them with `low` and `high`,
+        baseline: `run_id`, the number of `paired` and of `unpaired` cases, the mean `difference` with `low` and `high`,
             `wins`, `losses`, `ties`, and the exact `p` of scores of 0 and 1; None without a baseline.
         gate: whether all limits are met, `ok`, and the `failed` ones as sentences; None without a gate.
         worst: the cases with the lowest scores, with their feedback.
@@ -337,27 +344,13 @@ def _recorded_shards(entries: Iterable[Entry]) -> list[Mapping[str, Json]]:
     return [shards[number] for number in sorted(shards)]
 
 
-def paired(before: Sequence[Row], now: Sequence[Row], groups: Mapping[str, str]) -> dict[str, Json]:
+def paired(
+    before: Sequence[Row], now: Sequence[Row], groups: Mapping[str, str] | None = None
+) -> dict[str, Json]:
     """Return the comparison of two lists of rows, by case; see `EvalResult.baseline`."""
     then, current = _by_case(before), _by_case(now)
-    ids = [key for key in current if key in then]
-    pairs = [(then[key], current[key]) for key in ids]
-    changes = [after - earlier for earlier, after in pairs]
-    # Of the scores of one run each, because a mean of repetitions is no verdict.
-    single = all(value in (0, 1) for pair in pairs for value in pair)
-    wins, losses = sum(c > 0 for c in changes), sum(c < 0 for c in changes)
-    clusters = [f"group {group}" if (group := groups.get(key[0])) else key[0] for key in ids]
-    estimate = clustered_mean(changes, clusters) if changes else None
-    return {
-        "paired": len(pairs),
-        "difference": fmean(changes) if changes else None,
-        "low": None if estimate is None else estimate.low,
-        "high": None if estimate is None else estimate.high,
-        "wins": wins,
-        "losses": losses,
-        "ties": len(pairs) - wins - losses,
-        "p": mcnemar(wins, losses) if pairs and single else None,
-    }
+    of_case = {key: groups[key[0]] for key in current if groups and key[0] in groups}
+    return compared(then, current, of_case)._asdict()
 
 
 def _by_case(rows: Sequence[Row]) -> dict[tuple[str, str], float]:
@@ -367,14 +360,3 @@ def _by_case(rows: Sequence[Row]) -> dict[tuple[str, str], float]:
         if score is not None:
             scores.setdefault((case_id, digest), []).append(score)
     return {key: fmean(values) for key, values in scores.items()}
-
-
-def mcnemar(wins: int, losses: int) -> float:
-    """Return the two-sided exact p of so many wins and losses, if both are equally likely.
-
-    >>> mcnemar(5, 0)
-    0.0625
-    """
-    n, fewer = wins + losses, min(wins, losses)
-    tail: int = sum(math.comb(n, k) for k in range(fewer + 1))
-    return min(1.0, float(2 * tail / 2**n))

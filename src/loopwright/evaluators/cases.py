@@ -51,7 +51,15 @@ from ..records.codec import Json
 from ..records.display import one_line, shortened
 from .gates import Check, as_check, gates
 
-__all__ = ["CASES_FAILED", "LOOK", "CaseOptions", "OverCases", "cases_of", "planned"]
+__all__ = [
+    "CASES_FAILED",
+    "LOOK",
+    "CaseOptions",
+    "OverCases",
+    "cases_of",
+    "equals_expected",
+    "planned",
+]
 
 SHARD = 256  # cases
 CASES_FAILED = "cases_failed"  # the kind of the error of an evaluation with too many errors
@@ -331,7 +339,8 @@ class _Shard:
         if self.errors:
             kept["errors"] = self.errors[: max(1, plan.show)]
         if any(self.part.groups):  # a comparison reads them without the file
-            kept["groups"] = dict(zip(self.part.ids, self.part.groups, strict=True))
+            named = zip(self.part.ids, self.part.groups, strict=True)
+            kept["groups"] = {name: group for name, group in named if group}
         kept = self.ctx.run.clean(kept)
         fold(self.ctx, kept, self.fingerprint)
         self.scores.complete(self.number, kept)
@@ -430,6 +439,36 @@ def planned(
         codec.integer(f"{name}: repeat", repeat, minimum=1),
         codec.number(f"{name}: most_errors", most_errors, minimum=0, maximum=1),
         codec.integer(f"{name}: show", show, minimum=0),
+    )
+
+
+def equals_expected(output: Json, ctx: Context) -> Evaluation:
+    """Return whether an output is what the case of a data set expects; of texts, spaces at the ends do not count.
+
+    Args:
+        output: the output of a task.
+        ctx: the context of an evaluator.
+
+    Returns:
+        An evaluation with a verdict.
+
+    Example:
+        >>> from loopwright import Case, evaluate_sync
+        >>> cases = [Case("4 + 4", "8"), Case("2 + 2", "5")]
+        >>> evaluate_sync(lambda sum: str(eval(sum)), cases, equals_expected).counts["passed"]
+        1
+    """
+    case = ctx.case
+    if case is None:
+        raise StepError("equals_expected: there is no case of a data set here", kind="no_case")
+    expected = case.expected
+    same = output == expected and type(output) is type(expected)
+    if isinstance(output, str) and isinstance(expected, str):
+        same = output.strip() == expected.strip()
+    if same:
+        return Evaluation(passed=True)
+    return Evaluation(
+        passed=False, feedback=f"expected {shortened(codec.text_of(expected), _SHOWN)}"
     )
 
 

@@ -17,7 +17,7 @@ from typing import ClassVar, Unpack
 
 from ..datasets import Case, Dataset
 from ..datasets.dataset import HELD_OUT
-from ..datasets.results import PASSED, Scores, paired, score_of
+from ..datasets.results import PASSED, Scores, groups_of, paired, score_of
 from ..engine.context import Context, Scope
 from ..engine.step import (
     CompositeStep,
@@ -110,7 +110,6 @@ class HeldOut(CompositeStep[int, Json]):
         figures = {part: score_of(rows[part], data, self.cases.repeat) for part in rows}
         score = (figures["result"] or {}).get("mean")
         gap = None if score is None or chosen.score is None else round(chosen.score - score, 6)
-        groups = dict(zip(data.ids, data.groups, strict=True))
         output = {
             "passing": sum(row[2] == PASSED for row in rows["result"]),
             "total": len(rows["result"]),
@@ -118,7 +117,7 @@ class HeldOut(CompositeStep[int, Json]):
             "visible": chosen.score,
             "gap": gap,
             **figures,
-            "difference": paired(rows["beginning"], rows["result"], groups),
+            "difference": paired(rows["beginning"], rows["result"], groups_of(data)),
             "dataset": {"name": data.name, "digest": digest, "looks": looks},
         }
         return Result(Status.SATISFIED, Reason.COMPLETED, "scored", output, name=self.name)
@@ -176,7 +175,7 @@ class DatasetEvaluator(CompositeStep[object, Evaluation]):
         if parent is None:
             return replace(evaluation, passed=None)
         before = await self._scored(plan, parent, ctx.child(ctx.below("minibatch-parent")))
-        compared = paired([*before.rows()], [*scores.rows()], {})
+        compared = paired([*before.rows()], [*scores.rows()])
         difference = compared["difference"]
         if difference is None or difference >= -1e-9:
             return replace(evaluation, passed=None)
@@ -233,8 +232,8 @@ class DatasetEvaluator(CompositeStep[object, Evaluation]):
 
 def _parent(around: Scope | None) -> Json:
     """Return the output that an iteration continues from; None in the first one."""
-    last = None if around is None else around.history.last
-    return None if last is None else last.output
+    parent = None if around is None else around.continued
+    return None if parent is None else parent.output
 
 
 def _counted(summary: Mapping[str, Json]) -> str:
@@ -293,7 +292,7 @@ def on_cases(
         >>> def is_right(answer: int, ctx: Context) -> bool:
         ...     return answer == ctx.case.expected
         >>> cases = [Case(1, 3), Case(2, 6)]
-        >>> loop = Loop(lambda factor: factor + 1, on_cases(answer, cases, is_right), name="guess", max_iterations=5)
+        >>> loop = Loop(lambda factor: factor + 1, on_cases(answer, cases, is_right), lambda last: last.output, max_iterations=5)
         >>> result = run_sync(loop, 1)
         >>> result.output, result.best.score
         (3, 1.0)

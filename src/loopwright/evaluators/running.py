@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Unpack
 
 from ..datasets import Case, Dataset
-from ..datasets.results import EvalResult, Gate, Scores, recorded_rows
+from ..datasets.results import EvalResult, Gate, Scores, groups_of, recorded_rows
 from ..engine.functions import wait_shortly
 from ..engine.run import run
 from ..engine.run_record import RunOptions
@@ -123,8 +123,7 @@ async def evaluate(
             rows = recorded_rows(await store.entries(ended.run_id))
     result = EvalResult.of(ended, rows)
     if baseline is not None:
-        data = step.dataset
-        result = result.compared(baseline, dict(zip(data.ids, data.groups, strict=True)))
+        result = result.compared(baseline, groups_of(step.dataset))
     return result if gate is None else result.gated(gate)
 
 

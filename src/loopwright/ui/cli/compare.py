@@ -13,6 +13,7 @@ from ...journal import Entry, Journal, RunInfo
 from ...records.codec import text_of
 from ...records.display import duration, score, value_line
 from ...records.evaluation import number_text
+from ..evaluations import paired_text
 from ..formatting import fit, one_line, side_by_side, sparkline
 from ..journals import DEFAULT, find_run, reading
 from . import completion
