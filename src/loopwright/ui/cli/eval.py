@@ -254,7 +254,7 @@ def write_evaluation(shown: EvalResult, info: RunInfo, output: Output) -> None:
         texts.one_line(info.name),
         f"{texts.one_line(data['name'])} ({data['digest'][:4]}{more})" if data else "",
         data.get("use", ""),
-        f"{texts.plural(data['cases'], 'case')} × {wanted.get('repeat', 1)}" if data else "",
+        f"{texts.plural(data['cases'], 'case')} × {wanted.get('repeat', 1)}" if data else "",  # noqa: RUF001
         f"{wanted['at_once']} at a time" if "at_once" in wanted else "",
         f"held out: look {data['looks']}" if data.get("looks") else "",
     ]
