@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..conditions import UNITS
-from ..datasets.results import paired, recorded_groups, recorded_rows
 from ..engine.change_limits import ENDED, limits_in_force
 from ..errors import ConfigurationError, nearest
 from ..journal import Entry, Journal, RunInfo, is_note, surviving
@@ -213,12 +212,15 @@ def _compared(info: RunInfo, entries: Sequence[Entry], loop: str) -> ComparedRun
 
 def _paired(runs: Sequence[tuple[RunInfo, Sequence[Entry]]]) -> Mapping[str, Json] | None:
     """Return the comparison of two evaluations by case; None if these are not two."""
-    rows = [recorded_rows(entries) for _, entries in runs]
-    if len(runs) != 2 or not all(rows):
+    if len(runs) != 2 or not all(any(e.kind == "folded" for e in own) for _, own in runs):
         return None
-    before, now = rows
-    compared = paired(before, now, recorded_groups(runs[1][1]))
-    return {"run_id": runs[0][0].run_id, **compared}
+    from ..datasets.results import paired, recorded_groups, recorded_rows  # few runs need them
+
+    (first, earlier), (_, later) = runs
+    before, now = recorded_rows(earlier), recorded_rows(later)
+    if not before or not now:
+        return None
+    return {"run_id": first.run_id, **paired(before, now, recorded_groups(later))}
 
 
 def _loop_of(info: RunInfo, replay: RecordedRun, name: str) -> str:

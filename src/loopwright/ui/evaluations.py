@@ -21,7 +21,6 @@ from .run_summary import on_record
 RUNNING = "running"  # the state of a case that has not ended
 _CASE = re.compile(r"[^/]+(?:/eval)?/cases/s([0-9]+)(?:/([^/]+)(?:/repeat-([0-9]+))?/(.+))?")
 _PARTS = ("task", "evaluate", "outcome")
-_FIRST = 20  # entries, among which is the first case of an evaluation
 Read = Callable[[int], Entry]
 """Returns the complete entry of a number."""
 
@@ -129,11 +128,6 @@ def case_json(row: CaseRow, read: Read) -> dict[str, Json]:
         failure = read(row.parts["error"]).error
         data["error"] = "" if failure is None else failure.message
     return data
-
-
-def is_evaluation(entries: Iterable[Entry]) -> bool:
-    """Return whether these first entries of a run are of an evaluation of a data set."""
-    return any(_CASE.fullmatch(entry.path) for entry in entries)
 
 
 def cases_in(entries: Sequence[Entry]) -> Iterator[dict[str, Json]]:

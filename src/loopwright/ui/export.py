@@ -10,17 +10,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from xml.etree import ElementTree as ET
 
 from ..errors import ConfigurationError
 from ..journal import Entry, RunInfo, surviving
 from ..records import Candidate, Iteration
 from ..records.codec import Json, text_of
 from ..records.redaction import without_tokens
-from .evaluations import cases_in, is_evaluation
 from .rows import item_at, verdicts_of
 from .run_files import run_files
-from .run_summary import items_of_lists, iterations_of, recorded_json
+from .run_summary import is_evaluation, items_of_lists, iterations_of, recorded_json
 
 # Beginnings that spreadsheets calculate: a model's output could read other cells or call a program
 # (OWASP, CSV injection).
@@ -194,11 +192,17 @@ def _cases(info: RunInfo, entries: Sequence[Entry], __: Path | None) -> str:
         raise ConfigurationError(
             f"--format cases.jsonl: {info.run_id} is no evaluation of a data set"
         )
+    from .evaluations import cases_in  # loads data sets, which other exports need not
+
     return "".join(json.dumps(case) + "\n" for case in cases_in(entries))
 
 
 def _junit(info: RunInfo, entries: Sequence[Entry], _: Path | None) -> str:
     """Return the cases of an evaluation as a report in JUnit's XML."""
+    from xml.etree import ElementTree as ET
+
+    from .evaluations import cases_in
+
     suite, counts = ET.Element("testsuite"), Counter[str]()
     for case in cases_in(entries):
         name = case["id"] if case["repeat"] == 1 else f"{case['id']} ({case['repeat']})"

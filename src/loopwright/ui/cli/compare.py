@@ -13,7 +13,6 @@ from ...journal import Entry, Journal, RunInfo
 from ...records.codec import text_of
 from ...records.display import duration, score, value_line
 from ...records.evaluation import number_text
-from ..evaluations import paired_text
 from ..formatting import fit, one_line, side_by_side, sparkline
 from ..journals import DEFAULT, find_run, reading
 from . import completion
@@ -81,6 +80,8 @@ def _write(done: Comparison, output: Output) -> None:
         for number, cells in _by_iteration(done.runs):
             output.write(row(f"  iteration {number}", cells))
     if done.paired is not None:
+        from ..evaluations import paired_text  # loads data sets, which other runs need not
+
         output.write(("by case", "bold"), f": {paired_text(done.paired)}", wrap=True)
     if done.differs:
         output.write(("what differs", "bold"))

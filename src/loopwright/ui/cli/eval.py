@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ...datasets.results import STATES, EvalResult, Gate, recorded_rows
+from ...datasets.results import Gate, recorded_rows
 from ...engine.run import new_run_id
 from ...errors import ConfigurationError
-from ...journal import RunInfo
 from ...records import Result
 from ...records.codec import Json
 from .. import formatting as texts
 from ..consent import approved
-from ..evaluations import paired_text, recorded_evaluation, with_baseline
+from ..evaluations import recorded_evaluation, with_baseline
 from ..export import exported
 from ..finding import tags_of
 from ..journals import command_line, reading
 from ..run_summary import on_record
 from ..sources import SourceSettings, load_again, load_source
 from . import completion
+from .evaluation import write_evaluation
 from .export import write_file
 from .live import continuation_line, report_failure
 from .options import RunCommandOptions, RunId, Seed, Tags, expanded
@@ -34,9 +34,6 @@ from .run import Job, perform, report
 from .telemetry_options import TelemetryOptions
 
 GATE = 3  # exit code of a gate that is not met
-_LEFT = 50  # columns of the left part of a line
-_WORST = 3  # cases in a line
-_LIMITS = {"mean_at_least": "mean ≥", "lower_at_least": "lower ≥", "max_drop": "drop ≤"}
 
 
 @dataclass(frozen=True)
@@ -235,6 +232,9 @@ def report_evaluation(
         output.write_json(shown.to_json())
     else:
         write_evaluation(shown, info, output)
+        for row in shown.errors:
+            place = texts.one_line(row["place"] or row["id"])
+            output.write((f"errored: {place}: {texts.one_line(row['error'])}", "red"), wrap=True)
         if outcome.error is not None:
             output.write((texts.one_line(outcome.error.message), "red"), wrap=True)
         report_failure(outcome, output, command_line("show", info.run_id, url, "--traceback"))
@@ -244,60 +244,3 @@ def report_evaluation(
     if not outcome.satisfied:
         return outcome.status.exit_code
     return GATE if shown.gate is not None and not shown.gate["ok"] else 0
-
-
-def write_evaluation(shown: EvalResult, info: RunInfo, output: Output) -> None:
-    """Write the data set, the score, the states, the cost and the gate of an evaluation, in four lines."""
-    wanted, data, counts = info.source.get("eval") or {}, shown.dataset, shown.counts
-    more = output.signs.more
-    facts = [
-        texts.one_line(info.name),
-        f"{texts.one_line(data['name'])} ({data['digest'][:4]}{more})" if data else "",
-        data.get("use", ""),
-        f"{texts.plural(data['cases'], 'case')} × {wanted.get('repeat', 1)}" if data else "",  # noqa: RUF001
-        f"{wanted['at_once']} at a time" if "at_once" in wanted else "",
-        f"held out: look {data['looks']}" if data.get("looks") else "",
-    ]
-    output.write((" · ".join(filter(None, facts)), "bold"), wrap=True)
-    compared = "" if shown.baseline is None else f"difference {paired_text(shown.baseline)}"
-    _write_line(f"score   {_score_text(shown.score)}", compared, output)
-    states = "   ".join(f"{state} {counts.get(state, 0):,}" for state in STATES)
-    worst = " │ ".join(
-        f"{texts.one_line(row['id'])} {row['score']:.2f} {texts.fit(texts.one_line(row.get('feedback', '')), 30, output.signs)}".rstrip()
-        for row in shown.worst[:_WORST]
-    )
-    _write_line(states, worst and f"worst  {worst}", output)
-    limits = [
-        f"{_LIMITS[name]} {limit:g} {'ok' if shown.gated(Gate(**{name: limit})).gate['ok'] else 'not met'}"
-        for name, limit in (wanted.get("gate") or {}).items()
-        if shown.gate is not None
-    ]
-    spent = f"{texts.spent(shown.usage, scripted=info.scripted)}, " if shown.usage else ""
-    gate = f"gate: {' · '.join(limits)}" if limits else ""
-    _write_line(f"spent   {spent}{texts.duration(info.active)}", gate, output)
-    for sentence in shown.gate["failed"] if shown.gate is not None else ():
-        output.write((f"gate not met: {sentence}", "red"), wrap=True)
-    for row in shown.errors:
-        place = texts.one_line(row["place"] or row["id"])
-        output.write((f"errored: {place}: {texts.one_line(row['error'])}", "red"), wrap=True)
-
-
-def _write_line(left: str, right: str, output: Output) -> None:
-    """Write two parts of a line, below each other where they do not fit."""
-    line = f"  {left:{_LEFT}}  {right}".rstrip()
-    if texts.width(line) < output.width:
-        output.write(line)
-    else:
-        output.write(f"  {left}")
-        output.write(f"  {right}", wrap=True)
-
-
-def _score_text(score: Mapping[str, Json] | None) -> str:
-    if score is None:
-        return "none"
-    count = texts.plural(score["n"], "case")
-    if score["clusters"] < score["n"]:
-        count = f"{score['n']:,} scores in {texts.plural(score['clusters'], 'group')}"
-    if score["low"] is None:
-        return f"{score['mean']:.3f}  no interval, {count}"
-    return f"{score['mean']:.3f}  [{score['low']:.3f}, {score['high']:.3f}]  {score['method']}, {count}"
