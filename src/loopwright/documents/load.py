@@ -683,7 +683,7 @@ def _evaluation(document: Document, settings: Settings) -> dict[str, Json]:
         return {}
     gate = {} if spec.gate is None else spec.gate.model_dump(exclude_none=True)
     gate |= settings.evaluation.get("gate", {})
-    own = {"at_once": spec.at_once, "repeat": spec.repeat}
+    own = {"file": spec.dataset.file, "at_once": spec.at_once, "repeat": spec.repeat}
     return {**own, **settings.evaluation, **({"gate": gate} if gate else {})}
 
 

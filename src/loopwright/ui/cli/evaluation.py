@@ -30,7 +30,9 @@ def write_evaluation(shown: EvalResult, info: RunInfo, output: Output) -> None:
     more = output.signs.more
     facts = [
         texts.one_line(info.name),
-        f"{texts.one_line(data['name'])} ({data['digest'][:4]}{more})" if data else "",
+        f"{texts.one_line(data['name'])} ({data['digest'][:4]}{more})"
+        if data
+        else texts.one_line(wanted.get("file", "")),
         data.get("use", ""),
         f"{texts.plural(data['cases'], 'case')} × {wanted.get('repeat', 1)}" if data else "",  # noqa: RUF001
         f"{wanted['at_once']} at a time" if "at_once" in wanted else "",
@@ -45,15 +47,17 @@ def write_evaluation(shown: EvalResult, info: RunInfo, output: Output) -> None:
         for row in shown.worst[:_WORST]
     )
     _write_line(states, worst and f"worst  {worst}", output)
+    # A failed evaluation has no score that a gate could judge.
+    verdict = shown.gate if shown.status != "failed" else None
     limits = [
-        f"{_LIMITS[name]} {limit:g} {'ok' if shown.gated(Gate(**{name: limit})).gate['ok'] else 'not met'}"
+        f"{_LIMITS[name]} {limit:g} {'ok' if not shown.gated(Gate(**{name: limit})).to_json()['gate']['failed'] else 'not met'}"
         for name, limit in (wanted.get("gate") or {}).items()
-        if shown.gate is not None
+        if verdict is not None
     ]
     spent = f"{texts.spent(shown.usage, scripted=info.scripted)}, " if shown.usage else ""
     gate = f"gate: {' · '.join(limits)}" if limits else ""
     _write_line(f"spent   {spent}{texts.duration(info.active)}", gate, output)
-    for sentence in shown.gate["failed"] if shown.gate is not None else ():
+    for sentence in verdict["failed"] if verdict is not None else ():
         output.write((f"gate not met: {sentence}", "red"), wrap=True)
 
 
