@@ -64,6 +64,7 @@ __all__ = [
 SHARD = 256  # cases
 CASES_FAILED = "cases_failed"  # the kind of the error of an evaluation with too many errors
 PASSING = 0.5  # the score from which a case without a verdict has passed
+OUTCOME = "note.case/1"  # the fingerprint of the entry with the outcome of a case
 _SHOWN = 300  # characters of an input, an output or feedback
 _WORKERS = 1024  # the most cases at a time that a person may set
 
@@ -286,7 +287,8 @@ class _Shard:
             self.scores.fail(error_row)
             self.errors.append(error_row)
         else:
-            state = _state_of(evaluation)
+            state = state_of(evaluation)
+            self._note(ctx, output, evaluation)
         score = None
         if state in (PASSED, FAILED):
             score = evaluation.score
@@ -301,6 +303,17 @@ class _Shard:
         self.rows[case.id, number] = [case.id, score, state, usage, case.digest]
         if len(self.rows) == len(self.part) * plan.repeat:
             self._complete()
+
+    def _note(self, ctx: Context, output: Json, evaluation: Evaluation) -> None:
+        """Record the output and the evaluation of a case whose steps have no entry of their own with them."""
+        plan, run, path = self.plan, ctx.run, f"{ctx.path}/outcome"
+        steps = (plan.task, plan.evaluate)
+        if run.silent or plan.of_value or not any(isinstance(s, CompositeStep) for s in steps):
+            return
+        # A resume runs composite steps again over what they recorded.
+        if run.replay is None or path not in run.replay.finished:
+            kept = run.clean({"output": output, "evaluation": evaluation.to_json()})
+            run.append(Entry("finished", path, run.now(), kept, OUTCOME))
 
     def _keep(self, case: Case, rank: tuple[float, int, int], output: Json, feedback: str) -> None:
         """Keep a case that may be one of the worst, with what an author needs to see of it."""
@@ -330,12 +343,16 @@ class _Shard:
             kept["worst"] = self.worst
         if self.errors:
             kept["errors"] = self.errors[: max(1, plan.show)]
+        if any(self.part.groups):  # a comparison reads them without the file
+            named = zip(self.part.ids, self.part.groups, strict=True)
+            kept["groups"] = {name: group for name, group in named if group}
         kept = self.ctx.run.clean(kept)
         fold(self.ctx, kept, self.fingerprint)
         self.scores.complete(self.number, kept)
 
 
-def _state_of(evaluation: Evaluation) -> str:
+def state_of(evaluation: Evaluation) -> str:
+    """Return the state of a case with this evaluation."""
     if evaluation.undecided or (evaluation.passed is None and evaluation.score is None):
         return UNDECIDED
     passed = evaluation.passed
