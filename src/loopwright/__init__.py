@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     from .engine.candidates import Candidates, Combine, Duel
     from .engine.change_limits import change_limits, change_limits_sync
     from .engine.composites import fallback, parallel, retry, sequence, with_timeout
+    from .engine.confirmation import Confirm
     from .engine.context import Context
+    from .engine.early import Early
     from .engine.fork import fork, fork_sync
     from .engine.lists import for_each
     from .engine.loop import Loop
@@ -93,12 +95,14 @@ __all__ = [
     "Case",
     "Combine",
     "Condition",
+    "Confirm",
     "Context",
     "Criterion",
     "Dataset",
     "Deadline",
     "Degrading",
     "Duel",
+    "Early",
     "EvalResult",
     "Evaluation",
     "Failure",
@@ -220,7 +224,9 @@ _MODULES = {
     ),
     "datasets": ("Case", "Dataset", "EvalResult", "Gate"),
     "engine.composites": ("fallback", "parallel", "retry", "sequence", "with_timeout"),
+    "engine.confirmation": ("Confirm",),
     "engine.context": ("Context",),
+    "engine.early": ("Early",),
     "engine.fork": ("fork", "fork_sync"),
     "engine.lists": ("for_each",),
     "engine.candidates": ("Candidates", "Combine", "Duel"),

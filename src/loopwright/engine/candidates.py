@@ -36,15 +36,16 @@ from ..records.typed import Value, json_of
 from .budgets import Account
 from .composites import run_all
 from .context import Context
+from .files import Snapshots, StateSource
 from .iteration import Attempt, settled
+from .loop_options import MOST_CANDIDATES
 from .step import Step, StepLike, as_step, digest_of, source_digest
 
 if TYPE_CHECKING:
     from .loop import LoopRun  # it imports this module
 
-__all__ = ["MOST_CANDIDATES", "Candidates", "Combine", "Duel", "candidates_of", "run_candidates"]
+__all__ = ["Candidates", "Combine", "Duel", "candidates_of", "run_candidates"]
 
-MOST_CANDIDATES = 1024
 AT_ONCE = 8  # candidates at a time, unless a loop says otherwise
 PICKS = ("score", "first_pass", "ask")
 POSITION = "judge_follows_position"  # the code of a warning
@@ -180,6 +181,18 @@ class Candidates(Value):
         """The most candidates of an iteration, without a combination."""
         return max(self.n, self.first or 0)
 
+    def check_workspace(self, source: StateSource, loop: str) -> None:
+        """Refuse a workspace of which there cannot be several.
+
+        Raises:
+            ConfigurationError: names the option.
+        """
+        if self.most > 1 and not source.copies:
+            raise ConfigurationError(
+                f"loop {loop}: candidates: {self.most} candidates cannot edit one folder; use a workspace of the kind copy",
+                option="candidates",
+            )
+
     def with_steps(self, wrap: Callable[[Step], Step]) -> Candidates:
         """Return the same with its judge, or the step that combines, wrapped."""
         if isinstance(self.pick, Duel):
@@ -239,7 +252,17 @@ def candidates_of(value: object) -> Candidates:
 class _Ended:
     """A candidate that has ended: its attempt, and its record as that of an iteration."""
 
-    __slots__ = ("attempt", "item", "number", "refused", "seconds", "skipped", "stop", "vary")
+    __slots__ = (
+        "attempt",
+        "files",
+        "item",
+        "number",
+        "refused",
+        "seconds",
+        "skipped",
+        "stop",
+        "vary",
+    )
 
     def __init__(self, number: int, attempt: Attempt, vary: Json) -> None:
         self.number, self.attempt, self.vary = number, attempt, vary
@@ -247,6 +270,7 @@ class _Ended:
         self.seconds = 0.0
         self.skipped = False
         self.refused = False  # by a deterministic evaluator
+        self.files: Snapshots | None = None  # its own, in a loop with a workspace
         self.stop: Stopped | None = None  # by a budget without headroom
 
     @property
@@ -334,7 +358,7 @@ class _Round:
             raise
         rows = self._rows(number)
         self._note("choice", [row.to_json() for row in rows], _CHOICE)
-        self._take(self.ended[number], rows)
+        await self._take(self.ended[number], rows)
 
     async def _replayed(self, rows: tuple[Candidate, ...]) -> None:
         """Take the recorded choice: only the chosen candidate is replayed."""
@@ -346,7 +370,7 @@ class _Round:
             await self._combine()
         else:
             await self._execute(chosen)
-        self._take(self.ended[chosen], rows)
+        await self._take(self.ended[chosen], rows)
 
     async def _run_all(self) -> None:
         """Run the candidates: those that had ended before a crash by number, then the others, several at a time."""
@@ -394,18 +418,24 @@ class _Round:
         """Execute and evaluate one candidate; `step` and `value` are those of a combination."""
         loop, run, path = self.loop, self.run_state, self._place(number)
         replay, vary = run.replay, None if step is not None else self.options.varied(number)
+        inputs = None if step is not None else self.inputs
         if step is None:
-            step = loop.execute
-            value = self.attempt.input if self.inputs is None else self.inputs[number - 1]
+            step, value = loop.execute, self.attempt.input
         ctx, began = self._context(number, path, vary)
         assert ctx.scope is not None
-        ctx.scope.receive(value)
+        known, files = replay is not None and path in replay.finished, self.loop_run.snapshots
         attempt = Attempt(ctx, value, run.now() if began is None else began, False, self.call)
+        if inputs is not None:
+            attempt.adapted(inputs[number - 1])
         one = self.begun[number] = _Ended(number, attempt, vary)
         try:
             if began is None:
                 self._admit(ctx)
-            output = await self.call(ctx, "execute", step, value)
+            if files is not None:
+                name = path.rpartition("/")[2]
+                one.files = await files.branch(self.ctx.iteration, name, ended=known)
+                ctx.scope.work_in(one.files)
+            output = await self.call(ctx, "execute", step, attempt.input)
             attempt.executed(step, self._checked(output, path, step))
             if loop.evaluate is not None:
                 attempt.evaluated(await self.call(ctx, "evaluate", loop.evaluate, attempt.output))
@@ -413,6 +443,9 @@ class _Round:
                     attempt.evaluation = settled(self.loop_run, attempt)
         except (StepError, Stopped) as error:
             attempt.failed(error)
+        finally:
+            if one.files is not None and not known:
+                await one.files.remove()
         if (cut := attempt.cut) is not None and cut.stop.reason is Reason.BUDGET:
             # Without headroom, the others go on with what is left.
             one.stop = cut
@@ -422,7 +455,6 @@ class _Round:
         self._end(one)
         if cut is not None:
             self.cut = self.cut or cut
-        known = replay is not None and path in replay.finished
         if cut is None and not one.skipped and not known and not run.silent:
             entry = Entry("finished", path, attempt.began, None, _ENDED)
             entry.seconds = one.seconds
@@ -468,6 +500,8 @@ class _Round:
         loop, attempt, metrics = self.loop, one.attempt, self.loop.measured
         item = attempt.iteration()
         one.seconds = item.seconds
+        if one.files is not None:
+            item = replace(item, files=one.files.current)
         if metrics is not None:
             item = metrics.judged(item, self.loop_run.history, self.loop_run.scope.baseline)
         one.item = item
@@ -549,7 +583,12 @@ class _Round:
         """Make one more candidate of the eligible ones."""
         pick = self.options.pick
         assert isinstance(pick, Combine)
-        value = [self._shown(one) for one in self._eligible()]
+        value = []
+        for one in self._eligible():
+            shown = self._shown(one)
+            if one.files is not None:
+                shown["changes"] = await one.files.own_changes()
+            value.append(shown)
         await self._execute(self.count + 1, as_step(pick.step), value)
 
     def _shown(self, one: _Ended) -> dict[str, Json]:
@@ -680,15 +719,26 @@ class _Round:
         others = [one for one in self.ended.values() if one.item.output is not None]
         best = next(iter(self._eligible() or sorted(others, key=lambda one: one.number)), None)
         if best is not None:
-            self._take(best, self._rows(best.number if best.item.eligible else 0))
+            self._adopt(best, self._rows(best.number if best.item.eligible else 0))
 
-    def _take(self, chosen: _Ended, rows: tuple[Candidate, ...]) -> None:
-        """Let the iteration have the chosen candidate."""
+    async def _take(self, chosen: _Ended, rows: tuple[Candidate, ...]) -> None:
+        """Let the iteration have the chosen candidate; the sentences of `until` are asked about its files."""
+        self._adopt(chosen, rows)
+        files = self.loop_run.snapshots
+        if files is not None and self.loop.sentences:
+            await files.show(files.current)
+
+    def _adopt(self, chosen: _Ended, rows: tuple[Candidate, ...]) -> None:
         attempt, inner = self.attempt, chosen.attempt
         attempt.candidates = rows
-        attempt.input, attempt.output = inner.input, inner.output
+        if chosen.number <= self.count:  # the input of a combination is the candidates
+            attempt.input = inner.input
+        attempt.output = inner.output
         attempt.evaluation, attempt.stage = inner.evaluation, "evaluate"
         attempt.scope.adopt(inner.scope)
+        if chosen.files is not None and chosen.files.current is not None:
+            assert self.loop_run.snapshots is not None
+            self.loop_run.snapshots.replace(chosen.files.current)
 
 
 def _winner(said: Json, path: str) -> str | None:

@@ -112,6 +112,7 @@ from .step import (
 if TYPE_CHECKING:
     from ..journal.replay import RecordedRun
     from ..search.optimise import Proposals
+    from .confirmation import Confirm
     from .loop_options import LoopKeywords
     from .metrics import LoopMetrics
     from .plan import Policies
@@ -195,19 +196,22 @@ class LoopRun:
     async def iterate(self) -> Iteration:
         """Adapt the input, execute it and evaluate the output; a failure is part of the iteration."""
         loop, attempt = self.loop, self.attempt()
-        call, ctx = attempt.call, attempt.ctx
+        call, ctx, inputs = attempt.call, attempt.ctx, None
+        count = 1 if loop.candidates is None else loop.candidates.count(self)
         try:
+            count, inputs = 1 if loop.candidates is None else loop.candidates.count(self), None
             if attempt.stage == "adapt" and loop.optimise is not None:
                 self.proposals = self.proposals or loop.optimise.begin(self)
-                attempt.adapted((await self.proposals.inputs(self, attempt, 1))[0])
+                inputs = await self.proposals.inputs(self, attempt, count)
+                attempt.adapted(inputs[0])
             elif attempt.stage == "adapt":
                 # "round" replaces the input in the fingerprint: the input is the last iteration, which
                 # is on record and may be long. Recorded fingerprints contain the word, so it stays.
                 attempt.adapted(await call(ctx, "adapt", loop.adapt, self.continued(), "round"))
-            if loop.candidates is not None and (count := loop.candidates.count(self)) > 1:
+            if count > 1:
                 from .candidates import run_candidates  # for the few loops that have them
 
-                await run_candidates(self, attempt, count)
+                await run_candidates(self, attempt, count, inputs)
             else:
                 output = await call(ctx, "execute", loop.execute, attempt.input)
                 attempt.executed(loop.execute, output)
@@ -593,6 +597,7 @@ class LoopRun:
         from .plan import Place, Plan, next_plan
 
         run, replay, history = self.run_state, self.run_state.replay, self.history
+        policies = policies.ordered(run.orders.get(self.loop.name))
         if replay is not None and (recorded := replay.plans.get(path)) is not None:
             plan = Plan.from_json(recorded)
         else:
@@ -914,8 +919,11 @@ class Loop(LoopOptions[In, Out]):
             Default: none.
         metrics: how the loop orders and shows metrics of its evaluations, by name: `minimise`, `maximise`
             or a `Metric`. Default: they are recorded only.
-        objective: the metric that orders the iterations: the best one, `patience`, acceptance. Default: the
+        objective: the metric that orders the iterations: the best one, `patience`, acceptance. Of several, the
+            first one does, and `Result.front` has the iterations that no other one is better than. Default: the
             only metric with a direction, else the score.
+        confirm: a `Confirm`: an iteration is accepted only after a test of new measurements, of its output and of the
+            last accepted one. The loop continues from the last accepted iteration. Default: one value decides.
         score: a `MetricScore`: the score that a metric makes. Default: a metric makes no score.
         min_score: the score that satisfies the loop, as `ScoreAtLeast`. This and the next six are joined
             with `until`, which must not name the same limit. Default of each: none.
@@ -1161,6 +1169,7 @@ def loop_of_rules(name: str, rules: Mapping[str, Json]) -> Loop:
             name: Metric(**item) if isinstance(item, Mapping) else item
             for name, item in metrics.items()
         },
+        "confirm": _confirm_of,
         "on_stall": lambda fields: OnStall(**fields),
         "impossible": lambda fields: Impossible(**fields),
         # What happens then is in the record.
@@ -1177,6 +1186,12 @@ def loop_of_rules(name: str, rules: Mapping[str, Json]) -> Loop:
         return ReplayedLoop(
             _nothing, _nothing if rules.get("evaluate") else None, name=name, **options
         )
+
+
+def _confirm_of(fields: Mapping[str, Any]) -> Confirm:
+    from .confirmation import Confirm  # for the few loops that have it
+
+    return Confirm(**fields)
 
 
 def _nothing(value: Json) -> None:

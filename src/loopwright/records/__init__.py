@@ -12,7 +12,7 @@ from .evaluation import (
     number_text,
     reaches,
 )
-from .history import History, Origin, agents_history, latest_kept
+from .history import History, Origin, agents_history, dominates, latest_kept
 from .iteration import (
     NOTHING,
     Candidate,
@@ -65,6 +65,7 @@ __all__ = [
     "by_purpose",
     "case_path",
     "case_segment",
+    "dominates",
     "exceeds",
     "failure_of",
     "is_judging",

@@ -18,6 +18,7 @@ from .evaluators import (
     AdaptSpec,
     CheckSpec,
     ConfidenceSpec,
+    ConfirmSpec,
     DeclaredMetric,
     JudgeSpec,
     MetricScoreSpec,
@@ -726,9 +727,15 @@ class LoopSpec(Part):
         description="Metrics of the evaluations by name: `minimise`, `maximise`, or an object with the unit and more. "
         "Others are recorded and order nothing.",
     )
-    objective: str = Field(
+    objective: str | list[str] = Field(
         "",
-        description="The metric that orders the iterations. Default: the only one with a direction, else the score.",
+        description="The metric that orders the iterations, or several: the first one orders them, and `Result.front` has "
+        "those that no other one is better than. Default: the only one with a direction, else the score.",
+    )
+    confirm: ConfirmSpec | None = Field(
+        None,
+        description="Accept an iteration only after a test of new measurements. The loop then continues from the last "
+        "accepted iteration.",
     )
     score: MetricScoreSpec | None = Field(
         None, description="The score that a metric makes. Default: a metric makes no score."
@@ -743,6 +750,10 @@ class LoopSpec(Part):
     strategies: dict[str, Json] | None = Field(
         None,
         description="Values by name, as `loop.strategy`: each chain takes the next one. They need on_stall.",
+    )
+    strategy_order: Literal["declared", "learned"] = Field(
+        "declared",
+        description="`learned`: those first that improved the best iteration of past runs most often for their cost.",
     )
     refine_from: RefineFromSpec | ParentRule | None = Field(
         None,
