@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import ClassVar, TypedDict, cast
 
@@ -23,6 +23,7 @@ from ..engine.composites import at_once_of, run_all
 from ..engine.composites import retry as retrying
 from ..engine.context import Context, Scope
 from ..engine.folds import fold, folded
+from ..engine.run_state import Run
 from ..engine.step import (
     CompositeStep,
     FunctionStep,
@@ -272,11 +273,9 @@ class _Shard:
         try:
             began = run.now()
             output = await ctx.call("task", plan.task, value, token)
-            seconds = run.now() - began
-            if run.replay and (ended := run.replay.finished.get(f"{ctx.path}/task")) is not None:
-                seconds = ended.seconds
             spent = ctx.account.settled
-            scope.work_on(case, (seconds, spent.usd if spent else 0.0))
+            usd = spent.usd if spent else 0.0
+            scope.work_on(case, partial(_effort, run, f"{ctx.path}/task", run.now() - began, usd))
             evaluator = plan.evaluate
             if case.evaluators:
                 evaluator = _with_own(evaluator, case)
@@ -366,6 +365,16 @@ def _within(ctx: Context, path: str) -> Context:
     """Return a context at a path with an account of its own."""
     spent = NOTHING if ctx.run.replay is None else ctx.run.replay.spent(path)
     return Context(ctx.run, path, ctx.gate, Account(path, ctx.account, None, spent), ctx.scope)
+
+
+def _effort(run: Run, path: str, seconds: float, usd: float | None) -> tuple[float, float | None]:
+    """Return the seconds and US dollars of a task, with the seconds that an earlier process recorded of it."""
+    finished = run.replay.finished if run.replay is not None else {}
+    # Of shards in progress only, because the journal does not load the others.
+    own = [e for name, e in finished.items() if name == path or name.startswith(f"{path}/")]
+    if own:
+        seconds += max(e.at + e.seconds for e in own) - min(e.at for e in own)
+    return seconds, usd
 
 
 def _with_own(evaluator: Step, case: Case) -> Step:

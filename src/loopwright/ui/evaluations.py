@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from ..datasets.results import ERRORED, EvalResult, Gate
-from ..errors import RunNotFound
+from ..datasets import Case
+from ..datasets.results import ERRORED, EvalResult, Gate, recorded_rows
+from ..errors import LoopwrightError, RunNotFound
+from ..evaluators.cases import OverCases
 from ..journal import Entry, Journal, RunInfo, surviving
 from ..journal.replay import recorded_result
 from ..records import NOTHING, Evaluation, Usage, as_evaluation
@@ -143,6 +145,23 @@ def case_json(row: CaseRow, read: Read) -> dict[str, Json]:
         failure = read(row.parts["error"]).error
         data["error"] = "" if failure is None else failure.message
     return data
+
+
+def cases_of_file(info: RunInfo, entries: Sequence[Entry]) -> dict[str, Case]:
+    """Return the cases of an evaluation by ID, as their file has them; without those that were changed since."""
+    from .sources import SourceSettings, load_again
+
+    recorded = {row[0]: row[4] for row in recorded_rows(entries)}
+    try:
+        steps = [load_again(info, SourceSettings(), execute=False).step]
+    except LoopwrightError:  # of a Python program, or the document is not there any more
+        return {}
+    while steps:
+        step = steps.pop()
+        if isinstance(step, OverCases):
+            return {case.id: case for case in step.dataset if recorded.get(case.id) == case.digest}
+        steps += step.parts()
+    return {}
 
 
 def cases_in(entries: Sequence[Entry]) -> Iterator[dict[str, Json]]:
