@@ -103,6 +103,8 @@ class Settings(RunLimits):
             these contents only.
         strict: Treat notes on documents of other dialects as problems. Default: False.
         lenient: Accept fragments of other dialects and keep unknown placeholders. Default: False.
+        evaluation: What to change in the evaluation of a data set: `use`, `sample`, `repeat`, `at_once`, `most` (the
+            share of errors), limits of its `gate`, and the `baseline`. Default: nothing.
         recorded: The documents of a recorded run, for files that no longer exist.
         former: Compile loops as the versions did for which a sentence of `until` was an evaluator. Only the
             fingerprint of the result is of use: that of a run which such a version recorded.
@@ -129,6 +131,7 @@ class Settings(RunLimits):
     agreed: Mapping[Path, bytes] | None = None
     strict: bool = False
     lenient: bool = False
+    evaluation: Mapping[str, Json] = field(default_factory=dict)
     recorded: Recorded = field(default_factory=Recorded)
     former: bool = False
 
