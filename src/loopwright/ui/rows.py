@@ -92,6 +92,9 @@ class Row(_AtPath):
             rest = f", {total - len(answers)} not asked" if total > len(answers) else ""
             counted = f"{answers.count(True)} of {texts.plural(total, 'sentence')}{rest}"
             text = f"{counted}  {text}".rstrip()
+        if item.candidates:
+            chosen = f"candidate {item.candidate} of" if item.candidate else "none of"
+            text = f"{chosen} {len(item.candidates)}  {text}".rstrip()
         if item.explored:
             text = f"explored  {text}".rstrip()
         return texts.one_line(text[:LINE_INPUT])
