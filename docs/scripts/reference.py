@@ -115,6 +115,8 @@ PARTS = {
     "OnStallSpec": ("Stalls", "../guide/coding/until.md"),
     "OptimiseSpec": ("Optimisers", "../guide/optimise.md"),
     "MetricSpec": ("Metrics", "../guide/metrics.md"),
+    "EarlySpec": ("Measurements that end early", "../guide/metrics.md"),
+    "ConfirmSpec": ("Confirmation", "../guide/metrics.md"),
     "DeclaredMetric": ("Metrics of a loop", "../guide/metrics.md"),
     "MetricScoreSpec": ("Scores of metrics", "../guide/metrics.md"),
     "ImpossibleSpec": ("Tasks that cannot be done", "../guide/judge.md"),

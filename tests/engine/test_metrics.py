@@ -117,7 +117,7 @@ def test_the_objective_orders_several_metrics() -> None:
         ({"metrics": {"loss": "minimize"}}, "did you mean 'minimise'"),
         ({"metrics": {"loss": Metric()}, "objective": "loss"}, "has no direction"),
         ({"objective": "los"}, "did you mean 'loss'"),
-        ({"objective": ["loss", "ms"]}, "one metric orders a loop"),
+        ({"objective": ["loss", "ms"]}, "'ms' is not a declared metric"),
         ({"metrics": ["loss"]}, "is not a mapping"),
         ({"score": {"metric": "loss", "worst": 1, "best": 1}}, "worst and best are both 1"),
         ({"score": {"metric": "loss", "worts": 1}}, "use metric, worst and best"),

@@ -20,13 +20,13 @@ from typing import Any, BinaryIO, NamedTuple, Protocol
 from ..errors import ConfigurationError, nearest
 from ..records.codec import Json, strict_json, text_of
 from .case import Case
+from .foreign import Foreign
 
-__all__ = ["SUFFIXES", "Found", "Held", "Layout", "Source", "open_source"]
+__all__ = ["SUFFIXES", "Found", "Held", "Layout", "Source", "open_source", "read_foreign"]
 
 _FIELDS = ("id", "inputs", "expected", "metadata", "evaluators", "weight")
 _KNOWN = frozenset(_FIELDS)
 _INSPECT: Mapping[str, str | Sequence[str]] = {"inputs": "input", "expected": "target"}
-_PYDANTIC_EVALS: Mapping[str, str | Sequence[str]] = {"id": "name", "expected": "expected_output"}
 _JSON_CELLS = ("metadata", "evaluators", "weight")  # of a CSV file; its other cells are text
 _MAX_LINE = 16 << 20  # bytes
 _MAX_HELD = 10_000  # cases of a YAML or JSON file
@@ -318,22 +318,39 @@ def _structured(path: Path, name: str, layout: Layout) -> Held:
     # By name, because the reader of documents belongs to a layer above; it needs nothing from there.
     reader = import_module("loopwright.documents.yaml.reader")
     source = reader.read(path.read_bytes(), name, larger=_LARGER)
-    names: Mapping[str, str | Sequence[str]] = {}
-    at: tuple[str, ...] = ()
     rows = source.value
-    if isinstance(rows, dict) and "cases" in rows:
-        names, at, rows = _PYDANTIC_EVALS, ("cases",), rows["cases"]
+    if isinstance(rows, dict):
+        placed = read_foreign(source).rows()
+        return Held(name, placed, partial(layout.case, names={}))
     if not isinstance(rows, list):
-        raise ConfigurationError(
-            f"{name}:{source.position(at)[0]}: this is no list of cases, and no file of pydantic-evals or promptfoo"
-        )
+        raise ConfigurationError(f"{name}:1: this is no list of cases")
     if len(rows) > _MAX_HELD:
         raise ConfigurationError(
             f"{name}: {len(rows):,} cases are more than {_MAX_HELD:,}; write one JSON object per "
             "line into a .jsonl file, which is streamed"
         )
-    placed = ((source.position((*at, i))[0], row) for i, row in enumerate(rows))
-    return Held(name, placed, partial(layout.case, names=names))
+    placed = ((source.position((i,))[0], row) for i, row in enumerate(rows))
+    return Held(name, placed, partial(layout.case, names={}))
+
+
+def read_foreign(source: Any) -> Foreign:
+    """Return the cases and evaluators of another tool's file; its problems are collected.
+
+    Raises:
+        ConfigurationError: for a file of no known tool.
+    """
+    data = source.value
+    if "cases" in data:
+        from .pydantic_evals import read_pydantic_evals
+
+        return read_pydantic_evals(source)
+    if "tests" in data or {"prompts", "providers"} <= data.keys():
+        from .promptfoo import read_promptfoo
+
+        return read_promptfoo(source)
+    raise ConfigurationError(
+        f"{source.file}:1: this is no list of cases, and no file of pydantic-evals or promptfoo"
+    )
 
 
 def _parquet(path: Path, name: str, layout: Layout) -> Held:

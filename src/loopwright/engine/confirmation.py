@@ -19,6 +19,7 @@ from statistics import fmean
 
 from .._statistics import pooled_sd, t_cdf
 from ..errors import ConfigurationError
+from ..records import exceeds
 from ..records.codec import Json, integer, number
 from ..records.typed import Value
 
@@ -29,7 +30,6 @@ __all__ = [
     "Verdict",
     "compared",
     "confirmation",
-    "exceeds",
     "value_of",
 ]
 
@@ -89,14 +89,6 @@ class Confirm(Value):
 def value_of(sample: Sample) -> float:
     """Return the value of one measurement: of a data set, the mean of its cases."""
     return fmean(sample.values()) if isinstance(sample, Mapping) else sample
-
-
-def exceeds(gain: float, least: float) -> bool:
-    """Return whether a gain is above the smallest one that counts.
-
-    A difference of floats misses its decimal value: 0.3 - 0.2 is not an improvement by more than 0.1.
-    """
-    return gain > least and not math.isclose(gain, least, rel_tol=1e-9)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..conditions import MaxIterations, PhaseLimit
 from ..errors import ConfigurationError
 from ..records import MINIMISE, Evaluation, Iteration, as_evaluation
 from ..records.codec import Json
-from .confirmation import Sample, Standing, confirmation
-from .loop_options import LoopDeclaration, acting
+from .confirmation import Confirm, Sample, Standing, confirmation
+from .loop_options import LoopOptions, acting
 from .metrics import TAKES, LoopMetrics
-from .step import Step
+from .plan import RefineFrom
+from .step import Step, as_step
 
 if TYPE_CHECKING:
     from .loop import LoopRun  # it imports this module
@@ -23,11 +24,12 @@ __all__ = [
     "confirmed",
 ]
 
+_ALWAYS = "it always continues from the last accepted iteration"
 EXACT = "measures_exactly"  # the code of a warning
 MEAN = TAKES["mean"]
 
 
-def check_confirm(loop: LoopDeclaration) -> None:
+def check_confirm(loop: LoopOptions[Any, Any]) -> None:
     """Refuse a loop whose measurements cannot be confirmed.
 
     Raises:
@@ -37,21 +39,23 @@ def check_confirm(loop: LoopDeclaration) -> None:
     def refuse(why: str, *, option: str = "confirm") -> None:
         raise ConfigurationError(f"loop {loop.name}: confirm: {why}", option=option)
 
+    if not isinstance(loop.confirm, Confirm):
+        refuse(f"{loop.confirm!r:.60} is not a Confirm; use Confirm(alpha=0.05)")
     if loop.measured is None or not loop.measured.objective or loop.evaluate is None:
-        refuse("it needs an objective; declare metrics, such as metrics: {val_loss: minimise}")
+        refuse("it needs an evaluator and an objective; declare metrics, such as metrics: {val_loss: minimise}")
         return
-    stall = loop.on_stall
+    stall, rule = loop.on_stall, loop.refine_from
     if stall is not None and stall.then in ("last", "fresh"):
-        refuse(
-            f"it continues from the last accepted iteration, and on_stall: {stall.then} does not; use best",
-            option="on_stall",
-        )
-    for step in acting(loop.evaluate):
+        refuse(f"{_ALWAYS}; on_stall: {stall.then} does not, use best", option="on_stall")
+    if rule is not None and (word := RefineFrom.of(rule).rule) != "best":
+        refuse(f"{_ALWAYS}; remove refine_from: {word}", option="refine_from")
+    evaluate = as_step(loop.evaluate)
+    for step in acting(evaluate):
         refuse(
             f"{step.name} must not run twice, and a measurement is repeated; declare it with idempotent=True, "
             "or remove confirm"
         )
-    for tool in _asking(loop.evaluate):
+    for tool in _asking(evaluate):
         refuse(f"a person approves {tool.name}, and a measurement is repeated; remove approve")
 
 
@@ -71,7 +75,8 @@ async def confirmed(loop_run: LoopRun, item: Iteration) -> Evaluation:
         loop_run: the run of the loop.
         item: the record of the iteration so far, or of the input with the number 0.
     """
-    metrics, evaluation, files = loop_run.loop.measured, item.evaluation, loop_run.snapshots
+    metrics, evaluation = loop_run.loop.measured, item.evaluation
+    files, replay = loop_run.snapshots, loop_run.run_state.replay
     assert metrics is not None
     assert metrics.confirm is not None
     assert evaluation is not None
@@ -84,7 +89,7 @@ async def confirmed(loop_run: LoopRun, item: Iteration) -> Evaluation:
     evaluate = loop_run.loop.evaluate
     assert evaluate is not None
     objective = metrics.metrics[metrics.objective]
-    standing = _standing(loop_run, metrics)
+    standing = _standing(loop_run, metrics, before=item.number)
     deciding = confirmation(
         metrics.confirm,
         standing,
@@ -99,6 +104,9 @@ async def confirmed(loop_run: LoopRun, item: Iteration) -> Evaluation:
     if standing.base is not None:
         outputs["base"] = _base(loop_run)
     snapshot = None if files is None else files.current
+    if not item.number and replay is not None and replay.began(f"{loop_run.path}/1") is not None:
+        # All is on record, and a difference in the files is an edit of a person, which the loop adopts.
+        files = None
     try:
         side = next(deciding)
         while True:
@@ -134,12 +142,12 @@ def sample_of(evaluation: Evaluation, metrics: LoopMetrics) -> Sample | None:
     return cases if isinstance(cases, Mapping) and cases else value
 
 
-def _standing(loop_run: LoopRun, metrics: LoopMetrics) -> Standing:
-    """Return what the records say, with that of the input."""
+def _standing(loop_run: LoopRun, metrics: LoopMetrics, *, before: int) -> Standing:
+    """Return what the records say before an iteration, with that of the input."""
     assert metrics.confirm is not None
     standing = Standing(metrics.confirm.alpha, loop_run.loop.limit)
     baseline = Iteration(0, evaluation=loop_run.scope.baseline)
-    for item in (baseline, *loop_run.history):
+    for item in (baseline, *loop_run.history) if before else ():
         if (record := metrics.confirmation(item)) is not None:
             standing.add(item.number, record)
     return standing

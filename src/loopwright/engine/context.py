@@ -64,6 +64,7 @@ class Scope:
         "case",
         "checked",
         "current",
+        "effort",
         "files",
         "hints",
         "history",
@@ -107,6 +108,8 @@ class Scope:
         self.files: Snapshots | None = None if parent is None else parent.files
         # The case of a data set that its steps work on.
         self.case: Case | None = None if parent is None else parent.case
+        # The seconds and the US dollars that its task took, once it has ended; None for an unknown price.
+        self.effort: tuple[float, float | None] | None = None if parent is None else parent.effort
         self.number = 0
         self.baseline: Evaluation | None = None  # of the input, before the first iteration
         # What the iteration sees by its plan; None in a loop that continues from the last one.
@@ -188,9 +191,9 @@ class Scope:
         """Show the iterations that the plan of the present one leaves to see."""
         self.place = place
 
-    def work_on(self, case: Case) -> None:
-        """Set the case of a data set that the steps work on."""
-        self.case = case
+    def work_on(self, case: Case, effort: tuple[float, float | None] | None = None) -> None:
+        """Set the case of a data set that the steps work on, and for its evaluators what its task took."""
+        self.case, self.effort = case, effort
 
     def receive(self, value: Json) -> None:
         """Set the input of the iteration."""

@@ -19,7 +19,7 @@ import dataclasses
 import inspect
 import math
 import warnings
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack, cast, overload
 
@@ -105,12 +105,14 @@ from .step import (
     EvaluatorLike,
     In,
     Out,
+    Step,
     StepLike,
 )
 
 if TYPE_CHECKING:
     from ..journal.replay import RecordedRun
     from ..search.optimise import Proposals
+    from .confirmation import Confirm
     from .loop_options import LoopKeywords
     from .metrics import LoopMetrics
     from .plan import Policies
@@ -194,7 +196,8 @@ class LoopRun:
     async def iterate(self) -> Iteration:
         """Adapt the input, execute it and evaluate the output; a failure is part of the iteration."""
         loop, attempt = self.loop, self.attempt()
-        call, ctx = attempt.call, attempt.ctx
+        call, ctx, inputs = attempt.call, attempt.ctx, None
+        count = 1 if loop.candidates is None else loop.candidates.count(self)
         try:
             count, inputs = 1 if loop.candidates is None else loop.candidates.count(self), None
             if attempt.stage == "adapt" and loop.optimise is not None:
@@ -594,6 +597,7 @@ class LoopRun:
         from .plan import Place, Plan, next_plan
 
         run, replay, history = self.run_state, self.run_state.replay, self.history
+        policies = policies.ordered(run.orders.get(self.loop.name))
         if replay is not None and (recorded := replay.plans.get(path)) is not None:
             plan = Plan.from_json(recorded)
         else:
@@ -722,8 +726,9 @@ class LoopRun:
         for code, remark in remarks:
             run.warn(remark, self.path, code=code)
         result = self._result(stop, self._output(stop), self.account.settled, reported)
+        if loop.evaluate is not None and (steps := tuple(loop.evaluate.conclusions())):
+            result = replace(result, held_out=await self.concluded(steps, result))
         if self.snapshots is not None:
-            result = replace(result, held_out=await self.concluded(result))
             where = await self.snapshots.end(self.history, result, loop.keep)
             result = replace(result, workspace=where)
         if not run.silent:
@@ -742,9 +747,25 @@ class LoopRun:
         if loop.on_terminate is not None:
             await self._terminated()
 
-    async def concluded(self, result: Result) -> Mapping[str, Json] | None:
-        """Return what the conclusions of the evaluator returned; a loop with a workspace has them."""
-        return None
+    async def concluded(self, steps: Iterable[Step], result: Result) -> Mapping[str, Json] | None:
+        """Run the conclusions of the evaluator on the iteration of the result; their failure is a warning."""
+        chosen, run = self.chosen(result), self.run_state
+        if chosen is None or self.cut is not None:
+            return None
+        outputs: dict[str, Json] = {}
+        self.ctx.at(f"{self.path}/end")
+        for step in steps:
+            try:
+                outputs[step.name] = await self.ctx.call(step.name, step, chosen.number)
+            except (StepError, Stopped) as error:
+                run.warn(
+                    f"{step.name}: the held-out tests did not run: {error}", code="not_held_out"
+                )
+        return outputs or None
+
+    def chosen(self, result: Result) -> Iteration | None:
+        """Return the iteration of the result; None for the beginning."""
+        return self._chosen(result.reason)
 
     async def abandon(self) -> None:
         """Call `on_terminate` when the task of the loop is cancelled; the run can be resumed."""
@@ -766,12 +787,15 @@ class LoopRun:
         stop = self.run_state.cleaned_stop(stop)
         self._register(self._result(stop, self._output(stop), self.account.settled))
 
-    def _output(self, stop: Stop) -> Json:
+    def _chosen(self, reason: Reason) -> Iteration | None:
         history = self.history
-        satisfied = stop.reason.status is Status.SATISFIED
-        if satisfied and stop.reason is not Reason.IMPROVED and history.last is not None:
-            return history.last.output
-        chosen = history.latest_eligible if self.loop.keep == "last" else history.best
+        satisfied = reason.status is Status.SATISFIED
+        if satisfied and reason is not Reason.IMPROVED and history.last is not None:
+            return history.last
+        return history.latest_eligible if self.loop.keep == "last" else history.best
+
+    def _output(self, stop: Stop) -> Json:
+        history, chosen = self.history, self._chosen(stop.reason)
         if chosen is None:  # an output without a verdict is better than none
             others = (item for item in reversed(history) if not item.rejected)
             chosen = next((item for item in others if item.output is not None), None)
@@ -895,8 +919,11 @@ class Loop(LoopOptions[In, Out]):
             Default: none.
         metrics: how the loop orders and shows metrics of its evaluations, by name: `minimise`, `maximise`
             or a `Metric`. Default: they are recorded only.
-        objective: the metric that orders the iterations: the best one, `patience`, acceptance. Default: the
+        objective: the metric that orders the iterations: the best one, `patience`, acceptance. Of several, the
+            first one does, and `Result.front` has the iterations that no other one is better than. Default: the
             only metric with a direction, else the score.
+        confirm: a `Confirm`: an iteration is accepted only after a test of new measurements, of its output and of the
+            last accepted one. The loop continues from the last accepted iteration. Default: one value decides.
         score: a `MetricScore`: the score that a metric makes. Default: a metric makes no score.
         min_score: the score that satisfies the loop, as `ScoreAtLeast`. This and the next six are joined
             with `until`, which must not name the same limit. Default of each: none.
@@ -1142,6 +1169,7 @@ def loop_of_rules(name: str, rules: Mapping[str, Json]) -> Loop:
             name: Metric(**item) if isinstance(item, Mapping) else item
             for name, item in metrics.items()
         },
+        "confirm": _confirm_of,
         "on_stall": lambda fields: OnStall(**fields),
         "impossible": lambda fields: Impossible(**fields),
         # What happens then is in the record.
@@ -1158,6 +1186,12 @@ def loop_of_rules(name: str, rules: Mapping[str, Json]) -> Loop:
         return ReplayedLoop(
             _nothing, _nothing if rules.get("evaluate") else None, name=name, **options
         )
+
+
+def _confirm_of(fields: Mapping[str, Any]) -> Confirm:
+    from .confirmation import Confirm  # for the few loops that have it
+
+    return Confirm(**fields)
 
 
 def _nothing(value: Json) -> None:

@@ -516,7 +516,11 @@ def measures_only(step: Step) -> bool:
     return getattr(step, "measures_only", False)
 
 
-_WORDS = {"on_failure": ("halt", "continue", "retry"), "keep": ("best", "last")}
+_WORDS = {
+    "on_failure": ("halt", "continue", "retry"),
+    "keep": ("best", "last"),
+    "strategy_order": ("declared", "learned"),
+}
 _LEAST = {"max_retries": 0, "max_failures": 1, "min_iterations": 1, "rejudge": 0}
 # The options that are objects, with an example of each.
 _POLICIES = (
@@ -599,7 +603,7 @@ FAILURES_IN_A_ROW = 3
 # The options that decide when a loop ends, and with which output.
 RULES = (
     "until", "guards", "on_failure", "keep", "min_iterations", "max_failures", "metrics", "objective",
-    "on_stall", "impossible", "undecided", "explore",
+    "confirm", "on_stall", "impossible", "undecided", "explore",
 )  # fmt: skip
 LIMIT_UNREACHABLE = "limit_unreachable"
 NO_GOAL = "no_goal"  # the code of the warning, and its sentence
@@ -627,10 +631,11 @@ if TYPE_CHECKING:
         on_stall: OnStall | str | None
         candidates: Candidates | int | None
         strategies: Mapping[str, Json] | None
+        strategy_order: str
         refine_from: str | Mapping[str, Json] | None
         optimise: Optimise | None
         metrics: Mapping[str, str | Metric] | None
-        objective: str
+        objective: str | Sequence[str]
         score: MetricScore | Mapping[str, Json] | None
         confirm: Confirm | None
         impossible: Impossible
@@ -669,10 +674,11 @@ class LoopOptions(Value, CompositeStep[In, Out]):
     on_stall: OnStall | None = field(default=None, kw_only=True)
     candidates: Candidates | int | None = field(default=None, kw_only=True)
     strategies: Mapping[str, Json] | None = field(default=None, kw_only=True)
+    strategy_order: str = field(default="declared", kw_only=True)
     refine_from: str | Mapping[str, Json] | None = field(default=None, kw_only=True)
     optimise: Optimise | None = field(default=None, kw_only=True)
     metrics: Mapping[str, str | Metric] | None = field(default=None, kw_only=True)
-    objective: str = field(default="", kw_only=True)
+    objective: str | Sequence[str] = field(default="", kw_only=True)
     score: MetricScore | Mapping[str, Json] | None = field(default=None, kw_only=True)
     confirm: Confirm | None = field(default=None, kw_only=True)
     impossible: Impossible = field(default=Impossible(), kw_only=True)
@@ -747,8 +753,12 @@ class LoopOptions(Value, CompositeStep[In, Out]):
         check_conditions(self.name, self.members, self.measured, cast("Step | None", self.evaluate))
         if self.optimise is not None:
             put("strategies", self.optimise.strategies_of(self))
-        declared = (self.on_stall, self.strategies, self.refine_from)
-        if any(policy is not None for policy in declared):
+        if self.confirm is not None:
+            from .confirming import check_confirm
+
+            check_confirm(self)
+        declared = (self.on_stall, self.strategies, self.refine_from, self.confirm)
+        if any(one is not None for one in declared) or self.strategy_order == "learned":
             from .plan import policies_of
 
             put("policies", policies_of(self))
@@ -761,10 +771,6 @@ class LoopOptions(Value, CompositeStep[In, Out]):
         put("approve", (self.approve,) if isinstance(self.approve, str) else tuple(self.approve))
         for moment in self.approve:
             one_of("loop: approve", moment, MOMENTS)
-        if self.confirm is not None:
-            from .confirming import check_confirm
-
-            check_confirm(cast("LoopDeclaration", self))
         if self.explore:
             check_exploration(cast("LoopDeclaration", self))
 
@@ -861,6 +867,12 @@ class LoopOptions(Value, CompositeStep[In, Out]):
     @property
     def _optimises(self) -> bool:
         return self.measured is not None and bool(self.measured.objective)
+
+    @property
+    def _objectives(self) -> str:
+        """The objectives, where there are several."""
+        names = () if self.measured is None else self.measured.objectives
+        return " ".join(names) if len(names) > 1 else ""
 
     def _warn_of_no_goal(self) -> None:
         if self._optimises:
@@ -980,6 +992,7 @@ class LoopOptions(Value, CompositeStep[In, Out]):
             *([several.fingerprint(_written)] if (several := self.several) is not None else []),
             *([f"metrics {self.measured}"] if self.measured is not None else []),
             *([repr(self.confirm)] if self.confirm is not None else []),
+            *([f"objectives {several}"] if (several := self._objectives) else []),
             *([repr(self.impossible)] if self.impossible != Impossible() else []),
             *([repr(self.undecided)] if self.undecided != Undecided() else []),
             *(
@@ -1027,7 +1040,7 @@ class LoopOptions(Value, CompositeStep[In, Out]):
         if not of_workspace and former_version() >= 2:
             yield f"refine_from {self.policies and self.policies.refine_from}"
         if self.strategies is not None:
-            yield f"strategies {codec.encode(dict(self.strategies))}"
+            yield f"strategies {self.strategy_order} {codec.encode(dict(self.strategies))}"
 
     @functools.cached_property
     def watched(self) -> tuple[Condition, ...]:
@@ -1051,7 +1064,8 @@ class LoopOptions(Value, CompositeStep[In, Out]):
     @functools.cached_property
     def reads_past(self) -> bool:
         """Whether it, or a loop in it, has a setting that past runs decide."""
-        return uses_past(self.members) or any(part.reads_past for part in self.parts())
+        learns = self.strategy_order == "learned"
+        return learns or uses_past(self.members) or any(part.reads_past for part in self.parts())
 
     @functools.cached_property
     def explores(self) -> bool:

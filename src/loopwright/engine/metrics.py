@@ -211,6 +211,7 @@ class LoopMetrics(Value):
     Args:
         metrics: The declared metrics by name.
         objective: The name of the metric that orders the iterations, or "".
+        objectives: The names of all objectives, the first one included.
         score: How a metric becomes the score, or None.
         confirm: How a better value is confirmed before it is accepted, or None.
     """
@@ -219,6 +220,7 @@ class LoopMetrics(Value):
     objective: str = ""
     score: MetricScore | None = None
     confirm: Confirm | None = field(default=None, repr=False)
+    objectives: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def repeats(self) -> dict[str, tuple[int, str]]:
@@ -241,7 +243,7 @@ class LoopMetrics(Value):
         rank = None
         if self.objective in values:
             rank = Measure("", values[self.objective], direction=metric.direction).rank
-        return Origin(baseline, rank, metric.min_delta)
+        return Origin(baseline, rank, metric.min_delta, self.confirm is not None)
 
     def judged(self, item: Iteration, history: History, baseline: Evaluation | None) -> Iteration:
         """Return an iteration with its measures, and whether it is accepted."""
@@ -262,9 +264,10 @@ class LoopMetrics(Value):
                 unit=metric.unit,
                 direction=metric.direction,
                 change=values[name] - base[name] if name in base else None,
-                objective=name == self.objective,
+                objective=name in self.objectives and self.objective in values,
             )
-            for name, metric in self.metrics.items()
+            # The first objective is the one that orders the iterations.
+            for name, metric in sorted(self.metrics.items(), key=lambda item: self._place(item[0]))
             if name in values
         )
         if not self.objective:
@@ -275,6 +278,10 @@ class LoopMetrics(Value):
         else:
             accepted = record is not None and record["accepted"]
         return replace(item, measures=measures, accepted=accepted and self.may_count(item))
+
+    def _place(self, name: str) -> int:
+        several = len(self.objectives) > 1 and name in self.objectives
+        return self.objectives.index(name) if several else len(self.objectives)
 
     def may_count(self, item: Iteration) -> bool:
         """Return whether an iteration may be accepted, whatever its value is; the input always counts."""
@@ -298,7 +305,7 @@ class LoopMetrics(Value):
 
 def metrics_of(
     metrics: Mapping[str, str | Metric] | None,
-    objective: str,
+    objective: str | Sequence[str],
     score: object,
     confirm: Confirm | None = None,
 ) -> LoopMetrics | None:
@@ -328,18 +335,23 @@ def metrics_of(
         raise ConfigurationError(
             f"loop: score: {score!r:.60} is not a MetricScore; use MetricScore('val_loss', worst=3.0, best=0.8)"
         )
-    chosen = _objective(declared, objective)
+    names = [objective] if isinstance(objective, str) else objective
+    if not isinstance(names, Sequence) or not names:
+        raise ConfigurationError(
+            f"loop: objective: {objective!r} names no metric; use a name, or a list of names"
+        )
+    chosen = [_objective(declared, name) for name in names]
+    if len(set(chosen)) < len(chosen):
+        raise ConfigurationError(f"loop: objective: {', '.join(chosen)} has a name twice")
     if not declared and score is None:
         return None
-    return LoopMetrics(declared, chosen, score, confirm)
+    return LoopMetrics(declared, chosen[0], score, confirm, tuple(filter(None, chosen)))
 
 
 def _objective(declared: Mapping[str, Metric], objective: str) -> str:
     ordering = [name for name, metric in declared.items() if metric.direction]
     if not isinstance(objective, str):
-        raise ConfigurationError(
-            f"loop: objective: {objective!r} is not the name of a metric; one metric orders a loop"
-        )
+        raise ConfigurationError(f"loop: objective: {objective!r} is not the name of a metric")
     if objective:
         if objective not in declared:
             raise ConfigurationError(
@@ -353,6 +365,7 @@ def _objective(declared: Mapping[str, Metric], objective: str) -> str:
         return objective
     if len(ordering) > 1:
         raise ConfigurationError(
-            f"loop: {' and '.join(ordering)} have a direction; name the one that orders the loop as objective"
+            f"loop: {' and '.join(ordering)} have a direction; name the one that orders the loop as objective, or "
+            "several, of which the first one does"
         )
     return ordering[0] if ordering else ""

@@ -728,7 +728,7 @@ def _check_same(
     if recorded and not step.recorded_as(recorded):
         raise ReplayMismatch(
             f"{info.run_id}: {step.name} changed since the run was recorded: "
-            f"{_what_changed(info, fresh, step)}; resume with the old version, or give accept_changes",
+            f"{step.changed(entries) or _what_changed(info, fresh, step)}; resume with the old version, or give accept_changes",
             path="",
             recorded=recorded,
             now=step.fingerprint,

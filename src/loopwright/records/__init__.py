@@ -12,7 +12,7 @@ from .evaluation import (
     number_text,
     reaches,
 )
-from .history import History, Origin, agents_history, latest_kept
+from .history import History, Origin, agents_history, dominates, latest_kept
 from .iteration import (
     NOTHING,
     Candidate,
@@ -21,6 +21,7 @@ from .iteration import (
     Usage,
     by_purpose,
     case_path,
+    case_segment,
     is_judging,
 )
 from .result import (
@@ -63,6 +64,8 @@ __all__ = [
     "as_evaluation",
     "by_purpose",
     "case_path",
+    "case_segment",
+    "dominates",
     "exceeds",
     "failure_of",
     "is_judging",

@@ -73,6 +73,16 @@ class Iterations(list[Iteration]):
         return self.columns
 
 
+def dominates(one: Sequence[float], other: Sequence[float]) -> bool:
+    """Return whether values are nowhere worse than others and somewhere better.
+
+    >>> dominates([2.0, 1.0], [1.0, 1.0]), dominates([1.0, 1.0], [1.0, 1.0])
+    (True, False)
+    """
+    pairs = list(zip(one, other, strict=True))
+    return all(a >= b for a, b in pairs) and any(a > b for a, b in pairs)
+
+
 def _marked(mark: _Mark, place: int, item: Iteration) -> _Mark:
     """Return the figures of a history that continues by the item at an index."""
     best, top, scored, failures, undecided, _ = mark
@@ -317,6 +327,26 @@ class History(Record, Sequence[Iteration[In, Out]], Generic[In, Out]):
             if rank is not None and (before is None or rank > before):
                 best[item.chain] = item
         return best
+
+    @property
+    def front(self) -> list[Iteration[In, Out]]:
+        """The iterations that no other one is better than in all objectives; none with fewer than two objectives."""
+        rows = [
+            (item, {one.name: one.rank for one in item.measures if one.objective})
+            for item in self
+            if item.sound
+        ]
+        names = {name for _, ranks in rows for name in ranks}
+        complete = [
+            (item, [r[n] for n in sorted(names)]) for item, r in rows if len(r) == len(names)
+        ]
+        if len(names) < 2:
+            return []
+        return [
+            item
+            for item, row in complete
+            if not any(dominates(other, row) for _, other in complete)
+        ]
 
     @property
     def latest_eligible(self) -> Iteration[In, Out] | None:

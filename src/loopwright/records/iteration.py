@@ -164,6 +164,15 @@ def case_path(path: str) -> str:
     return path[:end]
 
 
+def case_segment(case_id: str) -> str:
+    """Return the ID of a case as one part of a path.
+
+    >>> case_segment("a/b")
+    'a%2Fb'
+    """
+    return case_id.replace("%", "%25").replace("/", "%2F")
+
+
 def by_purpose(usage: Usage, judging: Usage) -> Json:
     """Return the usage of work and of judging as a JSON object."""
     return {"work": usage.less(judging).to_json(), "judging": judging.to_json()}

@@ -17,6 +17,7 @@ from .evaluators import (
     AdaptSpec,
     CheckSpec,
     ConfidenceSpec,
+    ConfirmSpec,
     DeclaredMetric,
     JudgeSpec,
     MetricScoreSpec,
@@ -507,10 +508,13 @@ class OptimiseSpec(Part):
         "are the strategies of the loop: a stall hands over to the next one.",
     )
     startup: int = Field(
-        10, ge=1, description="The evaluated proposals before `tpe` models them. Until then it draws."
+        10,
+        ge=1,
+        description="The evaluated proposals before `tpe` models them. Until then it draws.",
     )
     reuse: bool = Field(
-        False, description="Whether another proposal takes the place of one that was evaluated before."
+        False,
+        description="Whether another proposal takes the place of one that was evaluated before.",
     )
 
 
@@ -672,9 +676,15 @@ class LoopSpec(Part):
         description="Metrics of the evaluations by name: `minimise`, `maximise`, or an object with the unit and more. "
         "Others are recorded and order nothing.",
     )
-    objective: str = Field(
+    objective: str | list[str] = Field(
         "",
-        description="The metric that orders the iterations. Default: the only one with a direction, else the score.",
+        description="The metric that orders the iterations, or several: the first one orders them, and `Result.front` has "
+        "those that no other one is better than. Default: the only one with a direction, else the score.",
+    )
+    confirm: ConfirmSpec | None = Field(
+        None,
+        description="Accept an iteration only after a test of new measurements. The loop then continues from the last "
+        "accepted iteration.",
     )
     score: MetricScoreSpec | None = Field(
         None, description="The score that a metric makes. Default: a metric makes no score."
@@ -689,6 +699,10 @@ class LoopSpec(Part):
     strategies: dict[str, Json] | None = Field(
         None,
         description="Values by name, as `loop.strategy`: each chain takes the next one. They need on_stall.",
+    )
+    strategy_order: Literal["declared", "learned"] = Field(
+        "declared",
+        description="`learned`: those first that improved the best iteration of past runs most often for their cost.",
     )
     refine_from: RefineFromSpec | ParentRule | None = Field(
         None,
