@@ -902,6 +902,7 @@ class Loop(LoopOptions[In, Out]):
         baseline: whether the input is evaluated before the first iteration. If it passes, the loop is
             satisfied without an iteration; templates have its feedback as `loop.feedback`.
         on_stall: what happens after iterations without progress, an `OnStall`. Default: nothing.
+        candidates: how many outputs each iteration makes, of which one is chosen: a number, or `Candidates`. Default: 1.
         impossible: when evaluations that call the task impossible end the loop, an `Impossible`. Default: two
             in a row, from the third iteration on.
         undecided: what happens after evaluations in a row that could not decide, an `Undecided`. Default:
