@@ -83,6 +83,8 @@ INTERNAL = {
     "Iteration": ("from_json", "view"),
     "Journal": ("listing", "view", "watch"),
     "Loop": ("decide", "ending", "iteration_types", "limit", "parts", "remarks", "run"),
+    "Candidates": ("check_workspace", "fingerprint", "most", "parts", "varied", "with_steps"),
+    "Candidates": ("check_workspace", "fingerprint", "most", "parts", "varied", "with_steps"),
     "MemoryJournal": ("listing", "view", "watch"),
     "Models": ("enter",),
     "ObjectStep": ("declared", "types"),

@@ -42,7 +42,9 @@ def check_confirm(loop: LoopOptions[Any, Any]) -> None:
     if not isinstance(loop.confirm, Confirm):
         refuse(f"{loop.confirm!r:.60} is not a Confirm; use Confirm(alpha=0.05)")
     if loop.measured is None or not loop.measured.objective or loop.evaluate is None:
-        refuse("it needs an evaluator and an objective; declare metrics, such as metrics: {val_loss: minimise}")
+        refuse(
+            "it needs an evaluator and an objective; declare metrics, such as metrics: {val_loss: minimise}"
+        )
         return
     stall, rule = loop.on_stall, loop.refine_from
     if stall is not None and stall.then in ("last", "fresh"):

@@ -196,10 +196,12 @@ class LoopRun:
     async def iterate(self) -> Iteration:
         """Adapt the input, execute it and evaluate the output; a failure is part of the iteration."""
         loop, attempt = self.loop, self.attempt()
-        call, ctx, inputs = attempt.call, attempt.ctx, None
-        count = 1 if loop.candidates is None else loop.candidates.count(self)
+        call, ctx, inputs, count = attempt.call, attempt.ctx, None, 1
+        if loop.candidates is not None:
+            from .candidates import count_of, run_candidates  # for the few loops that have them
+
+            count = count_of(self)
         try:
-            count, inputs = 1 if loop.candidates is None else loop.candidates.count(self), None
             if attempt.stage == "adapt" and loop.optimise is not None:
                 self.proposals = self.proposals or loop.optimise.begin(self)
                 inputs = await self.proposals.inputs(self, attempt, count)
@@ -209,8 +211,6 @@ class LoopRun:
                 # is on record and may be long. Recorded fingerprints contain the word, so it stays.
                 attempt.adapted(await call(ctx, "adapt", loop.adapt, self.continued(), "round"))
             if count > 1:
-                from .candidates import run_candidates  # for the few loops that have them
-
                 await run_candidates(self, attempt, count, inputs)
             else:
                 output = await call(ctx, "execute", loop.execute, attempt.input)
