@@ -16,7 +16,7 @@ from .._statistics import compared, score_estimate
 from ..errors import ConfigurationError
 from ..journal import Entry
 from ..journal.protocol import surviving
-from ..records import NOTHING, Record, Result, Usage, codec, viewed
+from ..records import NOTHING, Record, Result, Usage, case_path, codec, viewed
 from ..records.codec import Json
 from ..records.typed import Value
 from .dataset import Dataset
@@ -37,7 +37,7 @@ PASSED, FAILED, ERRORED, UNDECIDED, SKIPPED = "passed", "failed", "errored", "un
 STATES = (PASSED, FAILED, ERRORED, UNDECIDED, SKIPPED)
 Row = Sequence[Json]
 _ERRORS = 5  # that a summary shows
-_SHARD = re.compile(r"[^/]+/cases/s([0-9]+)")  # of the step of a run
+_SHARD = re.compile(r".*/cases/s([0-9]+)")
 
 
 def rank_of(row: Mapping[str, Json]) -> tuple[float, int, int]:
@@ -329,7 +329,8 @@ def recorded_rows(entries: Iterable[Entry]) -> list[Row]:
     shards = {}
     for entry in surviving([*entries]):
         place = _SHARD.fullmatch(entry.path) if entry.kind == "folded" else None
-        if place is not None:
+        # Not those of an evaluation in the task of a case.
+        if place is not None and not case_path(entry.path):
             shards[int(place[1])] = entry.value["value"]["rows"]
     return [row for number in sorted(shards) for row in shards[number]]
 

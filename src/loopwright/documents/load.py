@@ -132,6 +132,9 @@ def to_native_yaml(document: Document) -> str:
     """
     dumped = document.model_dump(by_alias=True, exclude_unset=True)
     data = {key: dumped[key] for key in (*_HEAD, *dumped) if key in dumped}
+    if "eval" in data:
+        data["eval"] = {**data["eval"], "task": _step(data["eval"]["task"])}
+        return _printed(data)
     steps = [_printed([_step(step)]) for step in data.pop("steps")]
     output = {"output": data.pop("output")} if "output" in data else {}
     printed = "\n".join(textwrap.indent(step, "  ", _has_more) for step in steps)
@@ -560,6 +563,7 @@ def load(path: str | Path, settings: Settings | None = None) -> Loaded:
         agreed=settings.agreed,
         sent=tuple(dict.fromkeys(project.sent)),
         inputs=inputs,
+        cases=project.cases,
     )
 
 

@@ -185,6 +185,7 @@ class LateModels(Mapping[str, Json]):
 class LoadedDocument:
     """A document that is ready to run. `Loaded` adds methods that examine it.
 
+    `cases` are how many cases of a data set are run at most, by its file.
     `sources` hold the positions of the documents' parts, `calls` the file for each name that a file calls. `asks` are the
     settings of model calls with their places, `needs` what says that a program, a folder, a file of a list or git is
     missing, with its place, `models` the models with their addresses, `contents` the files with their bytes, `keys` the
@@ -213,6 +214,7 @@ class LoadedDocument:
     agreed: Mapping[Path, bytes] | None = None
     sent: tuple[Sent, ...] = ()
     inputs: DeclaredInputs | None = None
+    cases: Mapping[Path, int] = field(default_factory=dict)
 
     @property
     def needs_python(self) -> bool:
@@ -239,6 +241,7 @@ class Project:
     contents: dict[Path, bytes] = field(default_factory=dict)
     keys: list[str] = field(default_factory=list)
     sent: list[Sent] = field(default_factory=list)
+    cases: dict[Path, int] = field(default_factory=dict)
     open: list[Path] = field(default_factory=list)
     settable: frozenset[str] = frozenset()  # the variables that the document uses
     dialect: str = ""  # of the first document

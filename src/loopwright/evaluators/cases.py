@@ -51,7 +51,15 @@ from ..records.codec import Json
 from ..records.display import one_line, shortened
 from .gates import Check, as_check, evaluator_of_case, gates
 
-__all__ = ["CASES_FAILED", "LOOK", "CaseOptions", "OverCases", "cases_of", "planned"]
+__all__ = [
+    "CASES_FAILED",
+    "LOOK",
+    "CaseOptions",
+    "OverCases",
+    "cases_of",
+    "equals_expected",
+    "planned",
+]
 
 SHARD = 256  # cases
 CASES_FAILED = "cases_failed"  # the kind of the error of an evaluation with too many errors
@@ -328,12 +336,12 @@ class _Shard:
 
 
 def _state_of(evaluation: Evaluation) -> str:
-    if evaluation.undecided or (evaluation.passed is None and evaluation.score is None):
+    passed, score = evaluation.passed, evaluation.score
+    if evaluation.undecided or (passed is None and score is None and not evaluation.metrics):
         return UNDECIDED
-    passed = evaluation.passed
     if passed is None:
-        assert evaluation.score is not None
-        passed = evaluation.score >= PASSING
+        # A case with metrics alone has nothing that it could fail.
+        passed = score is None or score >= PASSING
     return PASSED if passed else FAILED
 
 
@@ -410,6 +418,36 @@ def planned(
         codec.integer(f"{name}: repeat", repeat, minimum=1),
         codec.number(f"{name}: most_errors", most_errors, minimum=0, maximum=1),
         codec.integer(f"{name}: show", show, minimum=0),
+    )
+
+
+def equals_expected(output: Json, ctx: Context) -> Evaluation:
+    """Return whether an output is what the case of a data set expects; of texts, spaces at the ends do not count.
+
+    Args:
+        output: the output of a task.
+        ctx: the context of an evaluator.
+
+    Returns:
+        An evaluation with a verdict.
+
+    Example:
+        >>> from loopwright import Case, evaluate_sync
+        >>> cases = [Case("4 + 4", "8"), Case("2 + 2", "5")]
+        >>> evaluate_sync(lambda sum: str(eval(sum)), cases, equals_expected).counts["passed"]
+        1
+    """
+    case = ctx.case
+    if case is None:
+        raise StepError("equals_expected: there is no case of a data set here", kind="no_case")
+    expected = case.expected
+    same = output == expected and type(output) is type(expected)
+    if isinstance(output, str) and isinstance(expected, str):
+        same = output.strip() == expected.strip()
+    if same:
+        return Evaluation(passed=True)
+    return Evaluation(
+        passed=False, feedback=f"expected {shortened(codec.text_of(expected), _SHOWN)}"
     )
 
 

@@ -292,7 +292,7 @@ def on_cases(
         >>> def is_right(answer: int, ctx: Context) -> bool:
         ...     return answer == ctx.case.expected
         >>> cases = [Case(1, 3), Case(2, 6)]
-        >>> loop = Loop(lambda factor: factor + 1, on_cases(answer, cases, is_right), name="guess", max_iterations=5)
+        >>> loop = Loop(lambda factor: factor + 1, on_cases(answer, cases, is_right), lambda last: last.output, max_iterations=5)
         >>> result = run_sync(loop, 1)
         >>> result.output, result.best.score
         (3, 1.0)

@@ -8,9 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ..datasets.results import EvalResult, Gate, recorded_rows
-from ..journal import Entry, RunInfo, surviving
-from ..journal.replay import recorded_result
+from ..journal import Entry, surviving
 from ..records import NOTHING, Evaluation, Usage, as_evaluation
 from ..records.codec import Json
 

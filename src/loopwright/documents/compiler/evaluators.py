@@ -18,7 +18,7 @@ from ...evaluators.test_report import test_report
 from ...records import MAXIMISE, MINIMISE
 from ...records.codec import Json
 from ..project import Sent
-from ..schema.document import EvaluateSpec, LoopSpec, PhasedSpec, ScoreSpec
+from ..schema.document import DatasetSpec, EvalSpec, EvaluateSpec, LoopSpec, PhasedSpec, ScoreSpec
 from ..schema.evaluators import (
     SEAL_KEYS,
     CheckSpec,
@@ -137,7 +137,7 @@ def _declared(item: DeclaredMetric | str) -> Metric:
 
 def compile_evaluators(
     compilation: Compilation,
-    spec: LoopSpec | PhasedSpec,
+    spec: LoopSpec | PhasedSpec | EvalSpec | DatasetSpec,
     path: Location,
     judges: Sequence[JudgeSpec] = (),
     *,
@@ -168,6 +168,10 @@ def compile_evaluators(
         if one.confidence is not None:
             place = (*at, "confidence")
             model_based.append(compile_confidence(compilation, one.confidence, place))
+        if one.dataset is not None:
+            from .datasets import compile_dataset  # for the few loops that have one
+
+            model_based.append(compile_dataset(compilation, one.dataset, (*at, "dataset")))
     model_based += [_judge(compilation, judge, (*path, "until")) for judge in judges]
     # Checks are free and cannot be persuaded. An output that fails one is not sent to a model.
     every = [*deterministic, *measured, *model_based]
@@ -207,7 +211,13 @@ def _deterministic(
     compilation: Compilation, spec: EvaluateSpec, path: Location
 ) -> list[Step | None]:
     compiled: list[Step | None] = []
-    if spec.check is not None:
+    if isinstance(spec.check, str):
+        if "case.inputs" not in compilation.defined:
+            compilation.problem((*path, "check"), "equals_expected needs a case of a data set")
+        from ...evaluators.cases import equals_expected
+
+        compiled.append(as_step(equals_expected, name="check"))
+    elif spec.check is not None:
         compiled.append(_check(compilation, spec.check, (*path, "check")))
     if spec.checklist is not None:
         compiled.append(_checklist(compilation, spec.checklist, (*path, "checklist")))

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
 from ...records.codec import Json
+from .datasets import DatasetFile, ErrorsSpec, GateSpec, MinibatchSpec, SplitNames
 from .evaluators import (
     AdaptSpec,
     CheckSpec,
@@ -411,7 +412,10 @@ class ScoreSpec(Part):
 class EvaluateSpec(Part):
     """How an output is evaluated. Deterministic evaluators run first, and a model cannot overrule them."""
 
-    check: CheckSpec | None = Field(None, description="A deterministic check.")
+    check: CheckSpec | Literal["equals_expected"] | None = Field(
+        None,
+        description="A deterministic check. `equals_expected`: the output is what the case of a data set expects.",
+    )
     checklist: list[CheckSpec] | None = Field(
         None,
         min_length=1,
@@ -434,6 +438,9 @@ class EvaluateSpec(Part):
     python: str | None = Field(
         None, description="`package.module:function` that returns a score, a verdict or both."
     )
+    dataset: DatasetSpec | None = Field(
+        None, description="The mean score of the cases of a data set, on which the output is used."
+    )
     graded: bool = Field(
         False,
         description="Whether an output that fails at one of several evaluators keeps a score: the evaluators that passed, and the "
@@ -444,7 +451,7 @@ class EvaluateSpec(Part):
     def _something(self) -> EvaluateSpec:
         # By the fields that are set and not by their values: `python: null` is a mistake in that field.
         if not self.model_fields_set - {"graded"}:
-            kinds = "check, checklist, score, tests, metric, judge, confidence, python"
+            kinds = "check, checklist, score, tests, metric, judge, confidence, python, dataset"
             raise PydanticCustomError("evaluate", "needs one of {kinds}", {"kinds": kinds})
         return self
 
@@ -458,6 +465,50 @@ class EvaluateSpec(Part):
     def judge_spec(self) -> JudgeSpec | None:
         """The judge with its settings, also if only the criterion is written."""
         return JudgeSpec(criterion=self.judge) if isinstance(self.judge, str) else self.judge
+
+
+AT_ONCE_CASES = "The maximum of cases that run concurrently."
+REPEAT = "How often each case runs."
+CASE_EVALUATORS = "Evaluates an output of the task, with `case.expected`."
+
+
+class DatasetSpec(DatasetFile):
+    """The cases of a data set as the evaluator of a loop."""
+
+    use: SplitNames | None = Field(
+        None, description="The splits that score an output. Default: all that is not held out."
+    )
+    run: Inline = Field(
+        description="Uses an output of the loop, which is its `value`, on a `case`. It does not see what is expected."
+    )
+    evaluate: EvaluateSpec | list[EvaluateSpec] = Field(description=CASE_EVALUATORS)
+    at_once: int = Field(8, ge=1, le=1024, description=AT_ONCE_CASES)
+    repeat: int = Field(1, ge=1, le=1000, description=REPEAT)
+    errors: ErrorsSpec = Field(ErrorsSpec(), description="What happens after errors of cases.")
+    show: int = Field(
+        5, ge=0, le=100, description="How many of the worst training cases are feedback."
+    )
+    minibatch: MinibatchSpec | None = Field(
+        None, description="Cases on which an output must not be worse than its parent."
+    )
+
+
+class EvalSpec(Part):
+    """A task that runs on the cases of a data set, and how its outputs are evaluated."""
+
+    dataset: DatasetFile = Field(description="The data set.")
+    use: SplitNames | None = Field(
+        None, description="The splits whose cases run. Default: all that is not held out."
+    )
+    task: Inline = Field(
+        description="What runs on each case; its input is `case.inputs`. It does not see what is expected."
+    )
+    evaluate: EvaluateSpec | list[EvaluateSpec] = Field(description=CASE_EVALUATORS)
+    at_once: int = Field(8, ge=1, le=1024, description=AT_ONCE_CASES)
+    repeat: int = Field(1, ge=1, le=1000, description=REPEAT)
+    errors: ErrorsSpec = Field(ErrorsSpec(), description="What happens after errors of cases.")
+    show: int = Field(5, ge=0, le=100, description="How many of the worst cases are shown.")
+    gate: GateSpec | None = Field(None, description="What the result must reach.")
 
 
 LifecycleEvent = Literal["iteration", "limit"]
@@ -849,7 +900,11 @@ class Document(ModelFields):
     timeout: Seconds | None = Field(None, description="Time limit for the run.")
     at_once: int = Field(1, ge=1, le=256, description="The maximum of steps that run concurrently.")
     steps: list[StepSpec] = Field(
-        min_length=1, description="Steps, in order. `needs` changes the order."
+        [], min_length=1, description="Steps, in order. `needs` changes the order."
+    )
+    eval: EvalSpec | None = Field(
+        None,
+        description="In place of steps: a task that runs on the cases of a data set, and is scored.",
     )
     output: str | None = Field(
         None, description="The step whose output is the workflow's; default: the last."
@@ -858,6 +913,22 @@ class Document(ModelFields):
         None,
         description="The folder in which all commands run: one for the run. A loop continues from the files of the step before.",
     )
+
+    # For editors: no other model has two keys of which it needs one.
+    model_config = ConfigDict(
+        json_schema_extra={"anyOf": [{"required": ["steps"]}, {"required": ["eval"]}]}
+    )
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Document:
+        if not self.steps and self.eval is None:
+            raise PydanticCustomError("document", "needs 'steps'")
+        if self.steps and self.eval is not None:
+            raise PydanticCustomError(
+                "document",
+                "has both steps and eval; put the steps into a document of their own, and name it as the task",
+            )
+        return self
 
     @model_validator(mode="after")
     def _one_input(self) -> Document:
