@@ -144,7 +144,7 @@ class Usage(Value):
 
 NOTHING = Usage()
 _JUDGING = re.compile(
-    r"(?:^|/)(?:(?:[0-9]+/(?:candidate-[0-9]+/)?|cases/s[0-9]+/[^/]+/(?:repeat-[0-9]+/)?)(?:evaluate|until|confirm)"
+    r"(?:^|/)(?:(?:[0-9]+/(?:candidate-[0-9]+/)?|cases/s[0-9]+/[^/]+/(?:repeat-[0-9]+/)?)(?:evaluate|until|confirm|choice)"
     r"|rejudge/[0-9]+)(?:/|$)"
 )
 _CASE = re.compile(r"(?:^|/)cases/s[0-9]+/[^/]+(?:/repeat-[0-9]+)?")
