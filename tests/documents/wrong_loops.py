@@ -62,7 +62,9 @@ LOOPS: Wrong = {
         ],
     ),
     "patience of the loop before that of a stall": (
-        LOOP + CHECKED + "      on_stall: {patience: 3}\n      until: [passed, {no_improvement: {patience: 3}}]\n",
+        LOOP
+        + CHECKED
+        + "      on_stall: {patience: 3}\n      until: [passed, {no_improvement: {patience: 3}}]\n",
         [
             "9:14: steps[0].loop.until: loop a: until: no_improvement: a patience of 3 ends the loop before on_stall has an effect, after 3 iterations; use more than 3",
         ],
