@@ -513,7 +513,6 @@ class Context:
 
         Raises:
             StoppedEarly: to end the evaluation; let it pass.
-            StepError: of kind `bad_interim` for a value or a step that is not a number.
 
         Example:
             >>> from loopwright import Context, Loop, run_sync

@@ -352,12 +352,12 @@ class _Shard:
 
 def state_of(evaluation: Evaluation) -> str:
     """Return the state of a case with this evaluation."""
-    if evaluation.undecided or (evaluation.passed is None and evaluation.score is None):
+    passed, score = evaluation.passed, evaluation.score
+    if evaluation.undecided or (passed is None and score is None and not evaluation.metrics):
         return UNDECIDED
-    passed = evaluation.passed
     if passed is None:
-        assert evaluation.score is not None
-        passed = evaluation.score >= PASSING
+        # A case with metrics alone has nothing that it could fail.
+        passed = score is None or score >= PASSING
     return PASSED if passed else FAILED
 
 
