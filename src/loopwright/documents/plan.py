@@ -278,15 +278,19 @@ def _shapes(loaded: LoadedDocument) -> Iterator[str]:
             if loop is None or not (loop.candidates or loop.on_stall or loop.refine_from):
                 continue
             stall, rule = loop.on_stall, loop.refine_from
-            count = getattr(loop.candidates, "n", loop.candidates) or 1
+            several = loop.candidates
+            count = several.n if isinstance(several, CandidatesSpec) else several or 1
             parts = [f"≤ {plural(condition_limit(loop), 'iteration')}"]
             if count > 1:
                 parts[0] = f"{plural(count, 'candidate')} × {parts[0]}"  # noqa: RUF001
             if rule is not None:
                 parts.append(f"from {getattr(rule, 'rule', rule)}")
             if stall is not None:
-                patience = getattr(stall, "patience", OnStall.patience)
-                then = getattr(stall, "then", stall)
+                then, patience = (
+                    (stall, OnStall.patience)
+                    if isinstance(stall, str)
+                    else (stall.then, stall.patience)
+                )
                 does = {"ask": "a person is asked", "stop": "the end"}.get(then, "a new chain")
                 parts.append(f"{does} after {plural(patience, 'stall')}")
             if loop.strategies:

@@ -27,6 +27,11 @@ FEW = 30  # held-out cases
 
 def compile_eval(compilation: Compilation, spec: EvalSpec, at: Location) -> OverCases | None:
     """Compile an evaluation; None if it has problems."""
+    changes = compilation.project.settings.evaluation
+    given = {name: changes[name] for name in ("use", "repeat", "at_once") if name in changes}
+    if "most" in changes:
+        given["errors"] = spec.errors.model_copy(update={"most": changes["most"]})
+    spec, sample = spec.model_copy(update=given), changes.get("sample", 0)
     data = _data(compilation, spec.dataset, (*at, "dataset"))
     inner = compilation.with_names(CASE)
     task = inner.action(spec.task, spec.task.name or "task", (*at, "task"))
@@ -35,7 +40,9 @@ def compile_eval(compilation: Compilation, spec: EvalSpec, at: Location) -> Over
         return None
     return compilation.attempt(
         (*at, "use"),
-        lambda: evaluation("eval", task, data, judge, use=_names(spec.use), **_options(spec)),
+        lambda: evaluation(
+            "eval", task, data, judge, use=_names(spec.use), sample=sample, **_options(spec)
+        ),
     )
 
 
