@@ -350,7 +350,9 @@ def _case_calls(
 ) -> int:
     """Return the maximum of model calls for one case."""
     own = sum(_evaluation_calls(evaluator, loaded, file) for evaluator in evaluators(judged))
-    return (_calls(action, loaded, file) + own) * (judged.errors.retry + 1)
+    return (_calls(action, loaded, file) + own) * (
+        1 if judged.errors is None else judged.errors.retry + 1
+    )
 
 
 def calls_of_iteration(loop: LoopSpec, loaded: LoadedDocument, file: str) -> int:

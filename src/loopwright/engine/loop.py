@@ -113,7 +113,6 @@ from .step import (
 if TYPE_CHECKING:
     from ..journal.replay import RecordedRun
     from ..search.optimise import Proposals
-    from .confirmation import Confirm
     from .loop_options import LoopKeywords
     from .metrics import LoopMetrics
     from .plan import Policies
@@ -197,10 +196,12 @@ class LoopRun:
     async def iterate(self) -> Iteration:
         """Adapt the input, execute it and evaluate the output; a failure is part of the iteration."""
         loop, attempt = self.loop, self.attempt()
-        call, ctx, inputs = attempt.call, attempt.ctx, None
-        count = 1 if loop.candidates is None else loop.candidates.count(self)
+        call, ctx, inputs, count = attempt.call, attempt.ctx, None, 1
+        if loop.candidates is not None:
+            from .candidates import count_of, run_candidates  # for the few loops that have them
+
+            count = count_of(self)
         try:
-            count, inputs = 1 if loop.candidates is None else loop.candidates.count(self), None
             if attempt.stage == "adapt" and loop.optimise is not None:
                 self.proposals = self.proposals or loop.optimise.begin(self)
                 inputs = await self.proposals.inputs(self, attempt, count)
@@ -210,8 +211,6 @@ class LoopRun:
                 # is on record and may be long. Recorded fingerprints contain the word, so it stays.
                 attempt.adapted(await call(ctx, "adapt", loop.adapt, self.continued(), "round"))
             if count > 1:
-                from .candidates import run_candidates  # for the few loops that have them
-
                 await run_candidates(self, attempt, count, inputs)
             else:
                 output = await call(ctx, "execute", loop.execute, attempt.input)
@@ -909,6 +908,7 @@ class Loop(LoopOptions[In, Out]):
         refine_from: the iteration from which the next one continues: the `last` or the `best` one of its chain, one
             drawn by `sample` or `pareto`, or `{"rule": "sample", "power": 1.0, "fresh_share": 0.15}`.
             Default: `last`.
+        candidates: how many outputs each iteration makes, of which one is chosen: a number, or `Candidates`. Default: 1.
         impossible: when evaluations that call the task impossible end the loop, an `Impossible`. Default: two
             in a row, from the third iteration on.
         undecided: what happens after evaluations in a row that could not decide, an `Undecided`. Default:
@@ -1167,6 +1167,7 @@ def loop_of_rules(name: str, rules: Mapping[str, Json]) -> Loop:
     Raises:
         ConfigurationError: for a condition that is not JSON, as a class of a Python program.
     """
+    from .confirmation import Confirm
     from .metrics import Metric
 
     read: Mapping[str, Callable[[Any], object]] = {
@@ -1176,7 +1177,7 @@ def loop_of_rules(name: str, rules: Mapping[str, Json]) -> Loop:
             name: Metric(**item) if isinstance(item, Mapping) else item
             for name, item in metrics.items()
         },
-        "confirm": _confirm_of,
+        "confirm": lambda fields: Confirm(**fields),
         "on_stall": lambda fields: OnStall(**fields),
         "impossible": lambda fields: Impossible(**fields),
         # What happens then is in the record.
@@ -1193,12 +1194,6 @@ def loop_of_rules(name: str, rules: Mapping[str, Json]) -> Loop:
         return ReplayedLoop(
             _nothing, _nothing if rules.get("evaluate") else None, name=name, **options
         )
-
-
-def _confirm_of(fields: Mapping[str, Any]) -> Confirm:
-    from .confirmation import Confirm  # for the few loops that have it
-
-    return Confirm(**fields)
 
 
 def _nothing(value: Json) -> None:

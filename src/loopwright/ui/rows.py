@@ -95,6 +95,9 @@ class Row(_AtPath):
         if item.chain > 1 or item.parent is not None:
             begin = item.number - 1 if item.parent is None else item.parent
             text = f"chain {item.chain} from {begin or 'the start'}  {text}".rstrip()
+        if item.candidates:
+            chosen = f"candidate {item.candidate} of" if item.candidate else "none of"
+            text = f"{chosen} {len(item.candidates)}  {text}".rstrip()
         if item.explored:
             text = f"explored  {text}".rstrip()
         return texts.one_line(text[:LINE_INPUT])
