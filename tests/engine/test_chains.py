@@ -37,7 +37,7 @@ from loopwright.conditions import progress
 from loopwright.engine.plan import Policies, RefineFrom, next_plan
 from loopwright.errors import ConfigurationError, ReplayMismatch
 from loopwright.journal.questions import answer, pending
-from loopwright.records import Origin
+from loopwright.records import Origin, begin_at
 from loopwright.templates.variables import loop_variables
 
 from .kept_files import TextSource
@@ -345,7 +345,7 @@ def test_no_progress_is_the_rule_of_on_stall(
 def evaluations(*given_evaluations: Evaluation, origin: Evaluation | None = None) -> History:
     history = History(Iteration(n, evaluation=one) for n, one in enumerate(given_evaluations, 1))
     if origin is not None:
-        history.begin_at(Origin(origin, origin.standing))
+        begin_at(history, Origin(origin, origin.standing))
     return history
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from loopwright import (
+    Case,
     Confirm,
     Context,
     Early,
@@ -30,10 +31,11 @@ from loopwright import (
     shell,
     tool,
 )
-from loopwright._statistics import pooled_sd, t_quantile
+from loopwright._statistics import pooled_sd, t_cdf, t_quantile
 from loopwright.conditions import tuned
-from loopwright.engine.confirmation import Sample, Standing, Verdict, compared
+from loopwright.engine.confirmation import Sample, Standing, compared
 from loopwright.errors import ConfigurationError
+from loopwright.evaluators.dataset import on_cases
 from loopwright.journal import MemoryJournal
 from loopwright.records.display import confirmed, measured
 from loopwright.records.history import table_text
@@ -56,7 +58,7 @@ def program(path: Path = PROGRAM) -> ModuleType:
 
 def verdict(
     base: Sequence[Sample], candidate: Sequence[Sample], *groups: Sequence[float], **more: Any
-) -> Verdict:
+) -> tuple[bool | None, float | None, int]:
     options: dict[str, Any] = {"sign": 1, "min_delta": 0.0, "level": 0.001, **more}
     return compared(base, candidate, groups, **options)
 
@@ -72,31 +74,33 @@ def test_a_gain_is_accepted_above_the_quantile_of_student() -> None:
         assert df == 4 + 2 + 2 + 2 + 2
         d, error = fmean(ours) - fmean(base), s * (2 / 3) ** 0.5
         found = verdict(base, ours, *groups)
-        expected = "accepted" if d > t_quantile(0.999, df) * error else "open"
-        expected = "refused" if d < error / 2 else expected
-        assert (found.state, found.df) == (expected, df)
+        expected = True if d > t_quantile(0.999, df) * error else None
+        expected = False if d < error / 2 else expected
+        assert (found[0], found[2]) == (expected, df)
         assert verdict([-x for x in base], [-x for x in ours], *groups, sign=-1) == found
         seen.add(expected)
-    assert seen == {"accepted", "open", "refused"}
+    assert seen == {True, None, False}
 
 
 def test_a_gain_must_exceed_min_delta() -> None:
     """A certain gain that is too small stays open."""
     small = [0.11, 0.1, 0.12]
-    assert verdict([0.0, 0.01, 0.0], small).state == "accepted"
-    assert verdict([0.0, 0.01, 0.0], small, min_delta=0.2).state == "open"
+    assert verdict([0.0, 0.01, 0.0], small)[0] is True
+    assert verdict([0.0, 0.01, 0.0], small, min_delta=0.2)[0] is None
 
 
 def test_the_differences_by_case_are_the_sample_of_a_data_set() -> None:
     """Cases of one side do not count; repetitions of a case are one value; equal gains are no certainty."""
     base = [{f"c{n}": n / 10 for n in range(20)}, {f"c{n}": n / 10 for n in range(20)}]
     ours = [{f"c{n}": n / 10 + 0.1 + n % 3 / 50 for n in range(19)} | {"new": 9.0}] * 2
-    found = verdict(base, ours)
+    better, p, df = verdict(base, ours)
     gains = [0.1 + n % 3 / 50 for n in range(19)]
-    assert found.gain == pytest.approx(fmean(gains))
-    assert (found.state, found.df) == ("accepted", 18)
+    s, _ = pooled_sd([gains])
+    assert p == pytest.approx(t_cdf(-fmean(gains) / (s / 19**0.5), 18))
+    assert (better, df) == (True, 18)
     few = verdict([{"a": 0.0, "b": 0.0}], [{"a": 1.0, "b": 1.0}])
-    assert (few.state, few.p) == ("open", 0.25)
+    assert few == (None, 0.25, 1)
+    assert verdict([{"a": 0.0}], [{"a": 1.0}]) == (None, None, 0)
 
 
 def test_all_tests_of_a_loop_share_alpha() -> None:
@@ -256,25 +260,28 @@ def test_a_measurement_without_a_value_confirms_nothing() -> None:
 
 
 def test_a_data_set_is_compared_by_case() -> None:
-    """Samples by case are compared case by case, in one to three repetitions."""
+    """With the score as the objective, cases that do not pass refuse nothing; the differences by case are tested."""
 
-    def evaluate(gain: float, ctx: Context) -> Any:
-        chance = random.Random(ctx.path)
-        cases = {f"c{n}": n + gain + chance.gauss(0, 0.2) for n in range(12)}
-        return {
-            "metrics": {"right": fmean(cases.values())},
-            "details": {"samples": {"right": cases}},
-        }
+    def answer(gain: float, ctx: Context) -> Any:
+        return gain + random.Random(ctx.path).gauss(0, 0.1)
 
-    gains = (0.0, 0.0, 2.0)
+    def score(value: float) -> float:
+        return min(1.0, max(0.0, value))
+
+    gains = (0.3, 0.3, 0.7, 0.6)
     loop = Loop(
-        lambda _, ctx: gains[ctx.iteration - 1], evaluate, lambda last: 0, name="fit",
-        metrics={"right": "maximise"}, confirm=Confirm(), max_iterations=3,
+        lambda _, ctx: gains[ctx.iteration - 1],
+        on_cases(answer, [Case(id=f"c{n}", inputs=n) for n in range(20)], score),
+        lambda last: 0, name="fit", metrics={"score": "maximise"}, confirm=Confirm(), max_iterations=4,
     )  # fmt: skip
     result = run_sync(loop, 0)
-    assert [item.accepted for item in result.history] == [True, False, True]
+    assert [item.accepted for item in result.history] == [True, False, True, False]
     record = records(result)[2]
-    assert (len(record["candidate"]), record["df"], record["stages"]) == (1, 11, 3)
+    assert (len(record["candidate"]), record["df"], record["stages"]) == (1, 19, 3)
+    third = result.history[2]
+    assert third.passed is False
+    assert third.score == pytest.approx(record["candidate"][0])
+    assert third.score != record["screening"]
 
 
 def test_a_changed_limit_divides_what_is_left() -> None:
@@ -363,7 +370,10 @@ def look(name: str) -> str:
         ({"on_stall": OnStall("last")}, "on_stall: last does not, use best"),
         ({"on_stall": OnStall("fresh")}, "on_stall: fresh does not, use best"),
         ({"evaluate": shell("echo 1")}, "must not run twice"),
-        ({"evaluate": judge("It is good", model="x/y", tools=[look])}, "a person approves look"),
+        (
+            {"evaluate": judge("It is good", model="x/y", tools=[look])},
+            "look must not run twice, or asks a person",
+        ),
     ],
 )
 def test_what_cannot_be_confirmed_is_refused(options: dict[str, Any], message: str) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from loopwright import Early, Evaluation, check, for_each, metric, run_sync
-from loopwright.documents import load
+from loopwright.documents import Settings, load
+from loopwright.documents.project import Recorded
 from loopwright.errors import ConfigurationError, DocumentError
 from loopwright.evaluators.metric import Measurement, metric_of
 
@@ -179,3 +181,19 @@ def test_commands_of_a_metric_need_approval(tmp_path: Path) -> None:
     )
     commands = load(file).local_actions().commands
     assert {"cat", "make test", "ruff check"} <= set(commands)
+
+
+def test_a_recorded_document_measures_as_it_did(tmp_path: Path) -> None:
+    """The document that is recorded with a run has unit, repeats and take at the evaluator, with the same meaning."""
+    file = tmp_path / "tune.yaml"
+    text = LOOP.replace("command: [cat]", "command: [cat], unit: s, repeats: 3, take: min")
+    file.write_text(f"{text}      metrics: {{loss: minimise}}\n      max_iterations: 1\n")
+    with pytest.raises(
+        DocumentError, match=r"write metrics: \{loss: \{minimise: true, take: median\}\}"
+    ):
+        load(file)
+    recorded = Recorded({os.path.realpath(file): file.read_bytes()})
+    loop = load(file, Settings(recorded=recorded)).step
+    evaluation = run_sync(loop, "").loops["tune"].history[0].evaluation
+    assert evaluation.details["samples"] == {"loss": [3.0, 3.0, 3.0]}
+    assert evaluation.feedback == "loss 3 s"

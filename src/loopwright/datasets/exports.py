@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from statistics import fmean
 
 from ..records.codec import Json, text_of
@@ -21,8 +22,8 @@ _USED = ("calls", "input_tokens", "output_tokens", "usd")
 def inspect_log(
     name: str,
     run_id: str,
-    created: str,
-    dataset: Mapping[str, Json],
+    created: float,
+    dataset: str,
     cases: Mapping[str, Case],
     rows: Sequence[Mapping[str, Json]],
 ) -> dict[str, Json]:
@@ -31,11 +32,12 @@ def inspect_log(
     Args:
         name: the name of the evaluation.
         run_id: the ID of its run.
-        created: when it began, as `2026-11-28T12:00:00+00:00`.
-        dataset: `name` and `digest` of the data set.
+        created: when it began, in seconds since the epoch.
+        dataset: the name of the data set.
         cases: the cases by ID; one that is not there has no input and no target.
         rows: the runs of the cases.
     """
+    began = datetime.fromtimestamp(created, UTC).isoformat()
     scores = [row["score"] for row in rows if row["score"] is not None]
     figures = {"mean": {"name": "mean", "value": fmean(scores)}} if scores else {}
     failed = any(row["state"] == "errored" for row in rows)
@@ -47,14 +49,13 @@ def inspect_log(
             "eval_id": run_id,
             "task_id": run_id,
             "task": name,
-            "created": created,
+            "created": began,
             "model": _NO_MODEL,
-            "dataset": {"name": dataset.get("name"), "samples": len({row["id"] for row in rows})},
+            "dataset": {"name": dataset, "samples": len({row["id"] for row in rows})},
             "config": {
                 "epochs": max((row["repeat"] for row in rows), default=1),
                 "continue_on_fail": failed,
             },
-            "metadata": {"made_by": "loopwright", "digest": dataset.get("digest")},
         },
         "results": {
             "total_samples": len(rows),
@@ -71,7 +72,7 @@ def inspect_log(
                 }
             ],
         },
-        "stats": {"started_at": created, "completed_at": created},
+        "stats": {"started_at": began, "completed_at": began},
         "samples": [_sample(row, cases.get(row["id"])) for row in rows],
     }
 
@@ -105,25 +106,24 @@ def _sample(row: Mapping[str, Json], case: Case | None) -> dict[str, Json]:
             "passed": {"value": "C" if row["passed"] else "I"},
         }
     if row["state"] == "errored":
-        message = row["feedback"] or "the case errored"
+        message = row.get("error") or row["feedback"] or "the case errored"
         sample["error"] = {"message": message, "traceback": "", "traceback_ansi": ""}
     return sample
 
 
 def pydantic_evals_report(
-    name: str, dataset: str, cases: Mapping[str, Case], rows: Iterable[Mapping[str, Json]]
+    name: str, cases: Mapping[str, Case], rows: Iterable[Mapping[str, Json]]
 ) -> dict[str, Json]:
     """Return a report that `EvaluationReportAdapter` of pydantic-evals reads.
 
     Args:
         name: the name of the evaluation.
-        dataset: the name of the data set.
         cases: the cases by ID; one that is not there has no inputs and no expected output.
         rows: the runs of the cases.
     """
     rows = list(rows)
     times = Counter(row["id"] for row in rows)
-    report: dict[str, Json] = {"name": name, "dataset_name": dataset, "cases": [], "failures": []}
+    report: dict[str, Json] = {"name": name, "cases": [], "failures": []}
     for row in rows:
         case, several = cases.get(row["id"]), times[row["id"]] > 1
         item: dict[str, Json] = {
@@ -135,7 +135,7 @@ def pydantic_evals_report(
         if several:
             item["source_case_name"] = row["id"]
         if row["state"] in ("errored", "skipped"):
-            message = row["feedback"] or f"the case was {row['state']}"
+            message = row.get("error") or row["feedback"] or f"the case was {row['state']}"
             report["failures"].append({**item, "error_message": message, "error_stacktrace": ""})
             continue
         used, seconds = row.get("usage") or {}, row.get("seconds") or 0.0

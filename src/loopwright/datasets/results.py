@@ -16,7 +16,7 @@ from .._statistics import compared, score_estimate
 from ..errors import ConfigurationError
 from ..journal import Entry
 from ..journal.protocol import surviving
-from ..records import NOTHING, Record, Result, Usage, case_path, codec, viewed
+from ..records import NOTHING, Record, Result, Usage, codec, viewed
 from ..records.codec import Json
 from ..records.typed import Value
 from .dataset import Dataset
@@ -37,7 +37,7 @@ PASSED, FAILED, ERRORED, UNDECIDED, SKIPPED = "passed", "failed", "errored", "un
 STATES = (PASSED, FAILED, ERRORED, UNDECIDED, SKIPPED)
 Row = Sequence[Json]
 _ERRORS = 5  # that a summary shows
-_SHARD = re.compile(r".*/cases/s([0-9]+)")
+_SHARD = re.compile(r"[^/]+(?:/eval)?/cases/s([0-9]+)")
 
 
 def rank_of(row: Mapping[str, Json]) -> tuple[float, int, int]:
@@ -326,13 +326,22 @@ class EvalResult(Record):
 
 def recorded_rows(entries: Iterable[Entry]) -> list[Row]:
     """Return the rows of an evaluation from the entries of its run, in the order of the file."""
+    return [row for shard in _recorded_shards(entries) for row in shard["rows"]]
+
+
+def recorded_groups(entries: Iterable[Entry]) -> dict[str, str]:
+    """Return the groups of cases by ID from the entries of the run of their evaluation."""
+    shards = _recorded_shards(entries)
+    return {name: group for shard in shards for name, group in shard.get("groups", {}).items()}
+
+
+def _recorded_shards(entries: Iterable[Entry]) -> list[Mapping[str, Json]]:
     shards = {}
     for entry in surviving([*entries]):
         place = _SHARD.fullmatch(entry.path) if entry.kind == "folded" else None
-        # Not those of an evaluation in the task of a case.
-        if place is not None and not case_path(entry.path):
-            shards[int(place[1])] = entry.value["value"]["rows"]
-    return [row for number in sorted(shards) for row in shards[number]]
+        if place is not None:
+            shards[int(place[1])] = entry.value["value"]
+    return [shards[number] for number in sorted(shards)]
 
 
 def paired(

@@ -278,15 +278,19 @@ def _shapes(loaded: LoadedDocument) -> Iterator[str]:
             if loop is None or not (loop.candidates or loop.on_stall or loop.refine_from):
                 continue
             stall, rule = loop.on_stall, loop.refine_from
-            count = getattr(loop.candidates, "n", loop.candidates) or 1
+            several = loop.candidates
+            count = several.n if isinstance(several, CandidatesSpec) else several or 1
             parts = [f"≤ {plural(condition_limit(loop), 'iteration')}"]
             if count > 1:
                 parts[0] = f"{plural(count, 'candidate')} × {parts[0]}"  # noqa: RUF001
             if rule is not None:
                 parts.append(f"from {getattr(rule, 'rule', rule)}")
             if stall is not None:
-                patience = getattr(stall, "patience", OnStall.patience)
-                then = getattr(stall, "then", stall)
+                then, patience = (
+                    (stall, OnStall.patience)
+                    if isinstance(stall, str)
+                    else (stall.then, stall.patience)
+                )
                 does = {"ask": "a person is asked", "stop": "the end"}.get(then, "a new chain")
                 parts.append(f"{does} after {plural(patience, 'stall')}")
             if loop.strategies:
@@ -346,7 +350,9 @@ def _case_calls(
 ) -> int:
     """Return the maximum of model calls for one case."""
     own = sum(_evaluation_calls(evaluator, loaded, file) for evaluator in evaluators(judged))
-    return (_calls(action, loaded, file) + own) * (judged.errors.retry + 1)
+    return (_calls(action, loaded, file) + own) * (
+        1 if judged.errors is None else judged.errors.retry + 1
+    )
 
 
 def calls_of_iteration(loop: LoopSpec, loaded: LoadedDocument, file: str) -> int:

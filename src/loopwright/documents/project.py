@@ -85,6 +85,8 @@ class Settings(RunLimits):
         model: `provider:model` instead of the models of the document.
         model_url: The address of an OpenAI-compatible server for models without one.
         replies: A file of scripted replies, used instead of models.
+        cache: `store` or `off`: whether calls that say nothing keep replies for equal requests, or no call does.
+            Default: as the document says.
         transcript: A file to which each model call is appended as a line of JSON.
         max_usd: Budget in US dollars. Default: that of the document, as for the next three.
         max_calls: Budget in model calls.
@@ -101,6 +103,8 @@ class Settings(RunLimits):
             these contents only.
         strict: Treat notes on documents of other dialects as problems. Default: False.
         lenient: Accept fragments of other dialects and keep unknown placeholders. Default: False.
+        evaluation: What to change in the evaluation of a data set: `use`, `sample`, `repeat`, `at_once`, `most` (the
+            share of errors), limits of its `gate`, and the `baseline`. Default: nothing.
         recorded: The documents of a recorded run, for files that no longer exist.
         former: Compile loops as the versions did for which a sentence of `until` was an evaluator. Only the
             fingerprint of the result is of use: that of a run which such a version recorded.
@@ -115,6 +119,7 @@ class Settings(RunLimits):
     model: str | None = None
     model_url: str | None = None
     replies: str | None = None
+    cache: str | None = None
     transcript: str | None = None
     environ: Mapping[str, str] = field(default_factory=dict)
     allowed_hosts: tuple[str, ...] = ()
@@ -126,6 +131,7 @@ class Settings(RunLimits):
     agreed: Mapping[Path, bytes] | None = None
     strict: bool = False
     lenient: bool = False
+    evaluation: Mapping[str, Json] = field(default_factory=dict)
     recorded: Recorded = field(default_factory=Recorded)
     former: bool = False
 

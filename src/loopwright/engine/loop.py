@@ -70,6 +70,7 @@ from ..records import (
     Status,
     Stop,
     Usage,
+    begin_at,
     failure_of,
 )
 from ..records.codec import Json, error_line
@@ -112,7 +113,6 @@ from .step import (
 if TYPE_CHECKING:
     from ..journal.replay import RecordedRun
     from ..search.optimise import Proposals
-    from .confirmation import Confirm
     from .loop_options import LoopKeywords
     from .metrics import LoopMetrics
     from .plan import Policies
@@ -122,7 +122,7 @@ __all__ = [
     "LoopRun",
     "any_of",
     "loop_of_rules",
-    "origin_of",
+    "origin_from",
 ]
 
 
@@ -510,7 +510,7 @@ class LoopRun:
         stall = self.loop.on_stall
         stalled = False
         if stall is not None and stall.then == "ask":
-            stalled = stall.progress(self.history).stalled(self.history)
+            stalled = stall.stalled(self.history)
         if self.loop.approve or stalled:
             return approved(self, stop, stalled=stalled)
         return stop
@@ -621,7 +621,7 @@ class LoopRun:
 
     def compare_with(self, baseline: Evaluation | None) -> None:
         """Set what the first iterations are compared with."""
-        self.history.begin_at(origin_of(self.loop.measured, baseline))
+        begin_at(self.history, origin_from(self.loop.measured, baseline))
 
     async def _take_hints(self, event: str) -> None:
         """Make hints of the events that came for a loop which declares them."""
@@ -860,7 +860,7 @@ class LoopRun:
                 raise
 
 
-def origin_of(metrics: LoopMetrics | None, baseline: Evaluation | None) -> Origin:
+def origin_from(metrics: LoopMetrics | None, baseline: Evaluation | None) -> Origin:
     """Return what the first iterations of a loop are compared with."""
     if metrics is not None:
         return metrics.origin(baseline)
@@ -901,7 +901,13 @@ class Loop(LoopOptions[In, Out]):
             workflow around it.
         baseline: whether the input is evaluated before the first iteration. If it passes, the loop is
             satisfied without an iteration; templates have its feedback as `loop.feedback`.
-        on_stall: what happens after iterations without progress, an `OnStall`. Default: nothing.
+        on_stall: what happens after iterations without progress, an `OnStall`, or only its word. Default: nothing.
+        strategies: values by name, as `ctx.strategy`: each chain takes the next one. They need `on_stall`.
+        strategy_order: `declared`, or `learned`: those first that improved the best iteration of past runs most
+            often for their cost.
+        refine_from: the iteration from which the next one continues: the `last` or the `best` one of its chain, one
+            drawn by `sample` or `pareto`, or `{"rule": "sample", "power": 1.0, "fresh_share": 0.15}`.
+            Default: `last`.
         candidates: how many outputs each iteration makes, of which one is chosen: a number, or `Candidates`. Default: 1.
         impossible: when evaluations that call the task impossible end the loop, an `Impossible`. Default: two
             in a row, from the third iteration on.
@@ -1161,6 +1167,7 @@ def loop_of_rules(name: str, rules: Mapping[str, Json]) -> Loop:
     Raises:
         ConfigurationError: for a condition that is not JSON, as a class of a Python program.
     """
+    from .confirmation import Confirm
     from .metrics import Metric
 
     read: Mapping[str, Callable[[Any], object]] = {
@@ -1170,7 +1177,7 @@ def loop_of_rules(name: str, rules: Mapping[str, Json]) -> Loop:
             name: Metric(**item) if isinstance(item, Mapping) else item
             for name, item in metrics.items()
         },
-        "confirm": _confirm_of,
+        "confirm": lambda fields: Confirm(**fields),
         "on_stall": lambda fields: OnStall(**fields),
         "impossible": lambda fields: Impossible(**fields),
         # What happens then is in the record.
@@ -1187,12 +1194,6 @@ def loop_of_rules(name: str, rules: Mapping[str, Json]) -> Loop:
         return ReplayedLoop(
             _nothing, _nothing if rules.get("evaluate") else None, name=name, **options
         )
-
-
-def _confirm_of(fields: Mapping[str, Any]) -> Confirm:
-    from .confirmation import Confirm  # for the few loops that have it
-
-    return Confirm(**fields)
 
 
 def _nothing(value: Json) -> None:

@@ -392,17 +392,21 @@ def check_surroundings(step: Step, *, in_workspace: bool = False) -> None:
         check_surroundings(part, in_workspace=in_workspace)
 
 
-def acting(step: Step) -> Iterator[Step]:
-    """Iterate over the steps that may not run twice: commands, agents, tools, and functions declared so."""
+def acting(step: Step, *, asks: bool = False) -> Iterator[Step]:
+    """Iterate over the steps that may not run twice: commands, agents, tools, and functions declared so.
+
+    With `asks`, tools whose calls a person approves are among them.
+    """
     if getattr(step, "idempotent", True) is False:
         yield step
     # Of a prompt, or of a judge, which keeps them with their limits.
     tools = getattr(step, "tools", ())
     for tool in getattr(tools, "tools", tools):
-        if getattr(tool, "idempotent", False) is not True:
+        approved = asks and getattr(tool, "approve", False)
+        if approved or getattr(tool, "idempotent", False) is not True:
             yield tool
     for part in step.parts():
-        yield from acting(part)
+        yield from acting(part, asks=asks)
 
 
 _CONDITIONS: Mapping[str, Callable[[Any], Condition]] = {
@@ -868,12 +872,6 @@ class LoopOptions(Value, CompositeStep[In, Out]):
     def _optimises(self) -> bool:
         return self.measured is not None and bool(self.measured.objective)
 
-    @property
-    def _objectives(self) -> str:
-        """The objectives, where there are several."""
-        names = () if self.measured is None else self.measured.objectives
-        return " ".join(names) if len(names) > 1 else ""
-
     def _warn_of_no_goal(self) -> None:
         if self._optimises:
             return
@@ -992,7 +990,11 @@ class LoopOptions(Value, CompositeStep[In, Out]):
             *([several.fingerprint(_written)] if (several := self.several) is not None else []),
             *([f"metrics {self.measured}"] if self.measured is not None else []),
             *([repr(self.confirm)] if self.confirm is not None else []),
-            *([f"objectives {several}"] if (several := self._objectives) else []),
+            *(
+                [f"objectives {' '.join(self.measured.objectives)}"]
+                if self.measured is not None and len(self.measured.objectives) > 1
+                else []
+            ),
             *([repr(self.impossible)] if self.impossible != Impossible() else []),
             *([repr(self.undecided)] if self.undecided != Undecided() else []),
             *(

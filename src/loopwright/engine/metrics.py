@@ -232,7 +232,10 @@ class LoopMetrics(Value):
         }
 
     def scored(self, evaluation: Evaluation) -> Evaluation:
-        """Return an evaluation with the score that its metric makes."""
+        """Return an evaluation with the score that its metric makes, or with its score as the metric `score`."""
+        if "score" in self.metrics and evaluation.score is not None:
+            metrics = {"score": evaluation.score, **evaluation.metrics}
+            evaluation = replace(evaluation, metrics=metrics)
         return evaluation if self.score is None else self.score.of(evaluation)
 
     def origin(self, baseline: Evaluation | None) -> Origin:
@@ -247,7 +250,7 @@ class LoopMetrics(Value):
 
     def judged(self, item: Iteration, history: History, baseline: Evaluation | None) -> Iteration:
         """Return an iteration with its measures, and whether it is accepted."""
-        if item.evaluation is not None and self.score is not None:
+        if item.evaluation is not None and (self.score is not None or "score" in self.metrics):
             item = replace(item, evaluation=self.scored(item.evaluation))
         # A value changes from that of the last accepted iteration, or of the baseline.
         if self.objective and (best := history.best) is not None:
@@ -266,8 +269,7 @@ class LoopMetrics(Value):
                 change=values[name] - base[name] if name in base else None,
                 objective=name in self.objectives and self.objective in values,
             )
-            # The first objective is the one that orders the iterations.
-            for name, metric in sorted(self.metrics.items(), key=lambda item: self._place(item[0]))
+            for name, metric in self._ordered.items()
             if name in values
         )
         if not self.objective:
@@ -277,19 +279,17 @@ class LoopMetrics(Value):
             accepted = self._better(objective)
         else:
             accepted = record is not None and record["accepted"]
-        return replace(item, measures=measures, accepted=accepted and self.may_count(item))
+        return replace(item, measures=measures, accepted=accepted and item.sound)
 
-    def _place(self, name: str) -> int:
-        several = len(self.objectives) > 1 and name in self.objectives
-        return self.objectives.index(name) if several else len(self.objectives)
-
-    def may_count(self, item: Iteration) -> bool:
-        """Return whether an iteration may be accepted, whatever its value is; the input always counts."""
-        return not item.number or item.sound
+    @property
+    def _ordered(self) -> dict[str, Metric]:
+        # Of several objectives, the first measure of an iteration is the one that orders it.
+        first = self.objectives if len(self.objectives) > 1 else ()
+        return {name: self.metrics[name] for name in (*first, *self.metrics)}
 
     def confirmation(self, item: Iteration) -> dict[str, Json] | None:
         """Return the record of the confirmation of an iteration, or None."""
-        if self.confirm is None or item.evaluation is None or not self.may_count(item):
+        if self.confirm is None or item.evaluation is None or (item.number and not item.sound):
             return None
         return item.evaluation.details.get("confirm")
 

@@ -246,7 +246,8 @@ def next_plan(history: History, policies: Policies, seed: str, *, explored: bool
     if last is None:
         return Plan(strategy=policies.strategy(1))
     stall, rule = policies.on_stall, policies.refine_from
-    found = progress(history, 1) if stall is None else stall.progress(history)
+    limits = (1, 0.0) if stall is None else (stall.patience, stall.min_delta)
+    found = progress(history, *limits)
     anew = 1 + max(item.chain for item in history)
     if stall is not None and not explored and found.stalled(history):
         start = {"last": latest_kept(history), "fresh": None}.get(stall.then, history.best)

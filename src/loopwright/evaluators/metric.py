@@ -230,8 +230,7 @@ class Measurement:
     @functools.cached_property
     def points(self) -> Pattern:
         """The expression of a step and a value."""
-        assert self.early is not None
-        return compile_pattern(self.early.pattern, multiline=True)
+        return compile_pattern(self.early.pattern if self.early else "", multiline=True)
 
     @property
     def meaning(self) -> str:
@@ -254,8 +253,8 @@ class Measurement:
         reader = _Points(self.points, curve_of(ctx, self.early, self.name))
         async with _turn(self.at_once):
             result = await run(reader.read)
-        if reader.curve.stopped:
-            return reader.curve.end
+        if reader.curve.stopped:  # it may have ended well nevertheless
+            result = replace(result, exit_code=-15)
         return reader.curve.of(await self._evaluation(result, ctx))
 
     async def _evaluation(self, result: CommandResult, ctx: Context) -> Evaluation:

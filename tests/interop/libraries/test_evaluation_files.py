@@ -56,8 +56,8 @@ def test_inspect_reads_our_log(tmp_path: Path) -> None:
     log = inspect_log(
         "answers",
         "run-1",
-        "2026-11-28T12:00:00+00:00",
-        {"name": "cases.jsonl", "digest": "41c0"},
+        1_795_867_200.0,
+        "cases.jsonl",
         BY_ID,
         ROWS,
     )
@@ -96,7 +96,7 @@ def test_inspect_reads_our_log(tmp_path: Path) -> None:
 
 def test_pydantic_evals_reads_our_report() -> None:
     """Every run of a case is a case or a failure of the report, which it can also print."""
-    report = pydantic_evals_report("answers", "cases.jsonl", BY_ID, ROWS)
+    report = pydantic_evals_report("answers", BY_ID, ROWS)
     read_back = EvaluationReportAdapter.validate_json(json.dumps(report))
     assert [one.name for one in read_back.cases] == [
         "sum [1/2]",

@@ -12,7 +12,7 @@ from ...evaluators.cases import OverCases
 from ...evaluators.dataset import Minibatch, on_cases
 from ...evaluators.running import evaluation
 from ...records.codec import Json
-from ..schema.datasets import DatasetFile, SplitNames, share_of
+from ..schema.datasets import DatasetFile, ErrorsSpec, SplitNames, share_of
 from ..schema.document import DatasetSpec, EvalSpec
 from ..yaml.reader import Location
 from .compilation import Compilation
@@ -27,6 +27,11 @@ FEW = 30  # held-out cases
 
 def compile_eval(compilation: Compilation, spec: EvalSpec, at: Location) -> OverCases | None:
     """Compile an evaluation; None if it has problems."""
+    changes = compilation.project.settings.evaluation
+    given = {name: changes[name] for name in ("use", "repeat", "at_once") if name in changes}
+    if "most" in changes:
+        given["errors"] = spec.errors.model_copy(update={"most": changes["most"]})
+    spec, sample = spec.model_copy(update=given), changes.get("sample", 0)
     data = _data(compilation, spec.dataset, (*at, "dataset"))
     inner = compilation.with_names(CASE)
     task = inner.action(spec.task, spec.task.name or "task", (*at, "task"))
@@ -35,7 +40,9 @@ def compile_eval(compilation: Compilation, spec: EvalSpec, at: Location) -> Over
         return None
     return compilation.attempt(
         (*at, "use"),
-        lambda: evaluation("eval", task, data, judge, use=_names(spec.use), **_options(spec)),
+        lambda: evaluation(
+            "eval", task, data, judge, use=_names(spec.use), sample=sample, **_options(spec)
+        ),
     )
 
 
@@ -62,8 +69,8 @@ def _names(use: SplitNames | None) -> list[str]:
 
 def _options(spec: EvalSpec | DatasetSpec) -> Mapping[str, Json]:
     options = spec.model_dump(include={"at_once", "repeat", "show"})
-    most = share_of(spec.errors.most)
-    return {**options, "retry": spec.errors.retry, "most_errors": most}
+    errors = spec.errors or ErrorsSpec()
+    return {**options, "retry": errors.retry, "most_errors": share_of(errors.most)}
 
 
 def _data(compilation: Compilation, spec: DatasetFile, at: Location) -> Dataset | None:

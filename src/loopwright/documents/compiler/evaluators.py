@@ -18,7 +18,7 @@ from ...evaluators.test_report import test_report
 from ...records import MAXIMISE, MINIMISE
 from ...records.codec import Json
 from ..project import Sent
-from ..schema.document import DatasetSpec, EvalSpec, EvaluateSpec, LoopSpec, PhasedSpec, ScoreSpec
+from ..schema.document import CaseFields, EvaluateSpec, LoopSpec, PhasedSpec, ScoreSpec
 from ..schema.evaluators import (
     SEAL_KEYS,
     CheckSpec,
@@ -137,7 +137,7 @@ def _declared(item: DeclaredMetric | str) -> Metric:
 
 def compile_evaluators(
     compilation: Compilation,
-    spec: LoopSpec | PhasedSpec | EvalSpec | DatasetSpec,
+    spec: LoopSpec | PhasedSpec | CaseFields,
     path: Location,
     judges: Sequence[JudgeSpec] = (),
     *,
@@ -178,7 +178,7 @@ def compile_evaluators(
     return _combined(every, graded=graded, least=1 if gated else 2)
 
 
-def _has_direction(spec: LoopSpec | PhasedSpec, name: str) -> bool:
+def _has_direction(spec: LoopSpec | PhasedSpec | CaseFields, name: str) -> bool:
     """Return whether a loop says which values of a metric are better."""
     declared = spec.metrics.get(name) if isinstance(spec, LoopSpec) else None
     return isinstance(declared, str) or (

@@ -467,12 +467,26 @@ class EvaluateSpec(Part):
         return JudgeSpec(criterion=self.judge) if isinstance(self.judge, str) else self.judge
 
 
-AT_ONCE_CASES = "The maximum of cases that run concurrently."
-REPEAT = "How often each case runs."
-CASE_EVALUATORS = "Evaluates an output of the task, with `case.expected`."
+class CaseFields(Part):
+    """How the cases of a data set run and are evaluated."""
+
+    evaluate: EvaluateSpec | list[EvaluateSpec] = Field(
+        description="Evaluates an output of the task, with `case.expected`."
+    )
+    at_once: int = Field(
+        8, ge=1, le=1024, description="The maximum of cases that run concurrently."
+    )
+    repeat: int = Field(1, ge=1, le=1000, description="How often each case runs.")
+    errors: ErrorsSpec | None = Field(None, description="What happens after errors of cases.")
+    show: int = Field(
+        5,
+        ge=0,
+        le=100,
+        description="How many of the worst cases are shown; as feedback of a loop only training cases.",
+    )
 
 
-class DatasetSpec(DatasetFile):
+class DatasetSpec(DatasetFile, CaseFields):
     """The cases of a data set as the evaluator of a loop."""
 
     use: SplitNames | None = Field(
@@ -481,19 +495,12 @@ class DatasetSpec(DatasetFile):
     run: Inline = Field(
         description="Uses an output of the loop, which is its `value`, on a `case`. It does not see what is expected."
     )
-    evaluate: EvaluateSpec | list[EvaluateSpec] = Field(description=CASE_EVALUATORS)
-    at_once: int = Field(8, ge=1, le=1024, description=AT_ONCE_CASES)
-    repeat: int = Field(1, ge=1, le=1000, description=REPEAT)
-    errors: ErrorsSpec = Field(ErrorsSpec(), description="What happens after errors of cases.")
-    show: int = Field(
-        5, ge=0, le=100, description="How many of the worst training cases are feedback."
-    )
     minibatch: MinibatchSpec | None = Field(
         None, description="Cases on which an output must not be worse than its parent."
     )
 
 
-class EvalSpec(Part):
+class EvalSpec(CaseFields):
     """A task that runs on the cases of a data set, and how its outputs are evaluated."""
 
     dataset: DatasetFile = Field(description="The data set.")
@@ -503,11 +510,6 @@ class EvalSpec(Part):
     task: Inline = Field(
         description="What runs on each case; its input is `case.inputs`. It does not see what is expected."
     )
-    evaluate: EvaluateSpec | list[EvaluateSpec] = Field(description=CASE_EVALUATORS)
-    at_once: int = Field(8, ge=1, le=1024, description=AT_ONCE_CASES)
-    repeat: int = Field(1, ge=1, le=1000, description=REPEAT)
-    errors: ErrorsSpec = Field(ErrorsSpec(), description="What happens after errors of cases.")
-    show: int = Field(5, ge=0, le=100, description="How many of the worst cases are shown.")
     gate: GateSpec | None = Field(None, description="What the result must reach.")
 
 

@@ -12,9 +12,8 @@ from ..yaml.reader import Location
 from .document import (
     Action,
     CandidatesSpec,
-    DatasetSpec,
+    CaseFields,
     Document,
-    EvalSpec,
     EvaluateSpec,
     LoopSpec,
     PhasedSpec,
@@ -211,7 +210,7 @@ def phase_limits(spec: PhasedSpec) -> tuple[dict[str, int], int]:
     return limits, effective(sum(limits.values()), spec.max_iterations)
 
 
-Judged = LoopSpec | PhasedSpec | EvalSpec | DatasetSpec  # what has evaluators
+Judged = LoopSpec | PhasedSpec | CaseFields  # what has evaluators
 
 
 def evaluators(loop: Judged) -> Iterator[EvaluateSpec]:
