@@ -35,9 +35,12 @@ if TYPE_CHECKING:
         Timeout,
     )
     from .datasets import Case, Dataset, EvalResult, Gate
+    from .engine.candidates import Candidates, Combine, Duel
     from .engine.change_limits import change_limits, change_limits_sync
     from .engine.composites import fallback, parallel, retry, sequence, with_timeout
+    from .engine.confirmation import Confirm
     from .engine.context import Context
+    from .engine.early import Early
     from .engine.fork import fork, fork_sync
     from .engine.lists import for_each
     from .engine.loop import Loop
@@ -66,6 +69,7 @@ if TYPE_CHECKING:
     from .models import File, Models, ModelSettings
     from .prompts import prompt
     from .records import (
+        Candidate,
         Criterion,
         Evaluation,
         Failure,
@@ -86,13 +90,19 @@ __all__ = [
     "AllOf",
     "AnyOf",
     "Budget",
+    "Candidate",
+    "Candidates",
     "Case",
+    "Combine",
     "Condition",
+    "Confirm",
     "Context",
     "Criterion",
     "Dataset",
     "Deadline",
     "Degrading",
+    "Duel",
+    "Early",
     "EvalResult",
     "Evaluation",
     "Failure",
@@ -214,9 +224,12 @@ _MODULES = {
     ),
     "datasets": ("Case", "Dataset", "EvalResult", "Gate"),
     "engine.composites": ("fallback", "parallel", "retry", "sequence", "with_timeout"),
+    "engine.confirmation": ("Confirm",),
     "engine.context": ("Context",),
+    "engine.early": ("Early",),
     "engine.fork": ("fork", "fork_sync"),
     "engine.lists": ("for_each",),
+    "engine.candidates": ("Candidates", "Combine", "Duel"),
     "engine.loop": ("Loop",),
     "engine.loop_options": ("Undecided",),
     "engine.metrics": ("Metric", "MetricScore"),
@@ -244,6 +257,7 @@ _MODULES = {
     "models": ("File", "ModelSettings", "Models"),
     "prompts": ("prompt",),
     "records": (
+        "Candidate",
         "Criterion",
         "Evaluation",
         "Failure",

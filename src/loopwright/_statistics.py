@@ -245,7 +245,7 @@ def score_estimate(
     t = t_quantile((1 + level) / 2, count - 1)
     error = (estimate.high - mean) / t
     # Equal sums of all groups say nothing on the error, so each group counts once.
-    independent = min(n, mean * (1 - mean) / error**2) if error > 0 else count
+    independent = min(n, mean * (1 - mean) / error**2) if error > 1e-12 else count
     return "clustered wilson", _wilson(min(1.0, max(0.0, mean)), independent, t)
 
 

@@ -60,7 +60,7 @@ def test_the_evaluation_has_the_mean_the_cases_and_their_metrics() -> None:
     assert (first.score, first.passed, first.metrics) == (0.8, False, {"distance": 2.0})
     assert [item.name for item in first.criteria] == [f"c{n}" for n in range(8)]
     assert "c0 0.80 inputs: word-0 | output: 2 | feedback: word-0 is off by 2" in first.feedback
-    assert first.details["dataset"]["scores"] == {f"c{n}": 0.8 for n in range(8)}
+    assert first.details["samples"]["score"] == {f"c{n}": 0.8 for n in range(8)}
     assert (last.score, last.passed, result.iterations) == (1.0, True, 3)
 
 

@@ -53,8 +53,12 @@ def play(made: Any, value: Any = None, **options: Any) -> Result:
 
 def rows(result: Result) -> list[Any]:
     return [
-        (item.input, item.output, item.chain, item.strategy, item.parent) for item in result.history
-    ]
+        (
+            item.input, item.output, item.chain, item.strategy, item.parent, item.candidate,
+            [(row.state, row.metrics) for row in item.candidates],
+        )
+        for item in result.history
+    ]  # fmt: skip
 
 
 def test_the_parameters_are_recorded_and_merged_into_the_input_of_the_loop() -> None:
@@ -80,20 +84,42 @@ def test_a_stall_hands_over_to_the_next_optimiser_on_one_record() -> None:
     assert len(order) >= 4
 
 
-@pytest.mark.parametrize("before", [True, False], ids=["before the write", "after the write"])
-@pytest.mark.parametrize("at", [7, 23])
-def test_a_killed_search_proposes_what_it_would_have_proposed(at: int, before: bool) -> None:
+@pytest.mark.parametrize(
+    ("at", "before", "several"),
+    [(9, True, None), (9, False, None), (43, True, 4), (44, False, 4)],
+)
+def test_a_killed_search_proposes_what_it_would_have_proposed(
+    at: int, before: bool, several: int | None
+) -> None:
     """Killed again and again, the loop has the same iterations, and trains nothing again that was finished."""
-    expected = play(World().loop())
+    options = {"candidates": several, "max_iterations": 18}
+    expected = play(World().loop(**options))
+    assert {item.strategy for item in expected.history} >= {"tpe", "cma"}
     world, journal, result, kills = World(), DyingJournal(at, before=before), None, 0
     while result is None:
         try:
-            result = play(world.loop(), journal=journal)
+            result = play(world.loop(**options), journal=journal)
         except (asyncio.CancelledError, OwnershipLost):
             kills += 1
     assert kills > 3
     assert rows(result) == rows(expected)
-    assert len(world.trained) <= 30 + kills
+    assert len(world.trained) <= (18 + kills) * (several or 1)
+
+
+def test_each_candidate_has_parameters_of_its_own_and_all_of_them_are_told() -> None:
+    """The optimiser learns from losers too: it models after ten evaluations, which are three iterations of four."""
+    first, second = (
+        play(World().loop(by, candidates=4, max_iterations=5, on_stall=None)).history
+        for by in ("tpe", "random")
+    )
+    for item in first:
+        assert len({row.metrics.get("loss") for row in item.candidates}) > 1
+    losses = [
+        [[row.metrics.get("loss") for row in item.candidates] for item in history]
+        for history in (first, second)
+    ]
+    assert losses[0][:3] == losses[1][:3]
+    assert losses[0][3] != losses[1][3]
 
 
 def test_a_changed_space_is_a_mismatch() -> None:

@@ -6,11 +6,11 @@ import random as random_module
 import subprocess
 import sys
 from collections.abc import Collection
-from random import Random
 from typing import Any
 
 import pytest
 
+from loopwright._extras import EXTRAS
 from loopwright.engine.plan import Plan
 from loopwright.errors import ConfigurationError, ReplayMismatch, StepError
 from loopwright.search.optimise import Optimise, Proposals
@@ -19,10 +19,6 @@ from loopwright.search.space import space_of
 
 SPACE = {"x": {"float": [1e-4, 1.0], "log": True}, "n": {"int": [1, 9]}}
 MIXED = {**SPACE, "act": {"choice": ["relu", None, {"gelu": 2}]}}
-
-
-def draw(number: int) -> Random:
-    return Random(f"7 search/{number}/propose")
 
 
 def loss(parameters: dict[str, Any]) -> float:
@@ -34,11 +30,11 @@ def searched(
     optimise: Optimise, count: int, *, killed_at: Collection[int] = (), size: int = 4
 ) -> list[Any]:
     """Run a small search, with a new optimiser that is told the record at some iterations."""
-    proposals, record = Proposals(optimise, draw), []
+    proposals, record = Proposals(optimise, 7, "search"), []
     best, parent, chain, waited = float("inf"), 0, 1, 0
     for number in range(1, count + 1):
         if number in killed_at:
-            proposals = Proposals(optimise, draw)
+            proposals = Proposals(optimise, 7, "search")
             for item in record:
                 proposals.tell(*item)
         plan = Plan(parent, chain, optimise.by[(chain - 1) % len(optimise.by)])
@@ -97,14 +93,14 @@ def test_tpe_and_cma_find_better_parameters_than_chance() -> None:
 def test_cma_starts_at_the_parent_of_its_chain_and_knows_what_tpe_found() -> None:
     """After a hand-over, the points of cma lie near the best one of tpe; after a fresh start they do not."""
     space = {"a": {"float": [0.0, 1.0]}, "b": {"float": [0.0, 1.0]}}
-    proposals = Proposals(Optimise(space, by=["tpe", "cma"]), draw)
+    proposals = Proposals(Optimise(space, by=["tpe", "cma"]), 7, "search")
     told = [Trial({"a": 0.2, "b": 0.2}, 1.0), Trial({"a": 0.9, "b": 0.1}, 0.0)]
     proposals.tell(1, Plan(0, 1, "tpe"), told, 2)
     near = proposals.propose(2, Plan(1, 2, "cma"), 16)
     assert abs(sum(item["a"] for item in near) / 16 - 0.9) < 0.1
     assert abs(sum(item["b"] for item in near) / 16 - 0.1) < 0.1
     fresh = [
-        Proposals(Optimise(space, by="cma"), draw).propose(number, Plan(0), 16)
+        Proposals(Optimise(space, by="cma"), 7, "search").propose(number, Plan(0), 16)
         for number in range(1, 9)
     ]
     means = [sum(item["a"] for item in points) / 16 for points in fresh]
@@ -120,7 +116,7 @@ def test_with_reuse_nothing_is_evaluated_twice_while_there_is_anything_else(by: 
         optimise, proposals, tried = Optimise(space, by=by, reuse=reuse), None, []
         for number in range(1, 11):
             if number in (1, 4, 7):
-                proposals = Proposals(optimise, draw)
+                proposals = Proposals(optimise, 7, "search")
                 for item in tried:
                     proposals.tell(*item)
             found = proposals.propose(number, Plan(number - 1), 2)
@@ -136,8 +132,8 @@ def test_with_reuse_nothing_is_evaluated_twice_while_there_is_anything_else(by: 
 
 def test_another_proposal_of_cma_than_the_recorded_one_is_a_mismatch() -> None:
     """A record that the optimiser would not have made is refused, as by another version of it."""
-    proposals = Proposals(Optimise(SPACE, by="cma"), draw)
-    with pytest.raises(ReplayMismatch, match="1/propose: cma proposes other parameters"):
+    proposals = Proposals(Optimise(SPACE, by="cma"), 7, "search")
+    with pytest.raises(ReplayMismatch, match="search/1/propose: cma proposes other parameters"):
         proposals.tell(1, Plan(0), [Trial({"x": 0.5, "n": 2}, 1.0)])
 
 
@@ -161,6 +157,13 @@ def test_the_package_is_declared_without_the_libraries() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert ended.stdout == "[]\n", ended.stderr
+
+
+def test_without_the_extra_the_declaration_says_what_to_install(monkeypatch: Any) -> None:
+    """A missing library is a sentence before anything runs."""
+    monkeypatch.setitem(EXTRAS, "optimise", EXTRAS["optimise"]._replace(packages=("no_such",)))
+    with pytest.raises(ConfigurationError, match=r"pip install 'loopwright\[optimise\]'"):
+        Optimise(SPACE)
 
 
 @pytest.mark.parametrize("kind", ["float", "int"])

@@ -663,6 +663,7 @@ def _source(path: str | Path, settings: Settings, project: Project) -> dict[str,
         "model": settings.model,
         "model_url": settings.model_url,
         "replies": settings.replies and os.path.realpath(settings.replies),
+        "cache": settings.cache,
         **settings.limits(),
         "root": settings.root and str(settings.root),
         "agents": dict(settings.agents),
@@ -739,7 +740,8 @@ def _resources(document: Document, settings: Settings, project: Project) -> Mapp
         return made()
     variables = {name for item in documents for name in variables_in(item)}
     redactor = Redactor(secrets_in(settings.environ, variables))
-    return LateModels({"redactor": redactor} if redactor else {}, made)
+    own = {"redactor": redactor or None, "cache": settings.cache}
+    return LateModels({name: value for name, value in own.items() if value is not None}, made)
 
 
 def _budget(document: Document, settings: Settings) -> Budget | None:

@@ -22,17 +22,19 @@ from urllib.parse import urlsplit
 
 from .._extras import missing as missing_extra
 from .._extras import sentence
-from ..conditions import CEILING, AnyOf, Condition, Judged, has_goal, questions_in
+from ..conditions import CEILING, AnyOf, Condition, Judged, OnStall, has_goal, questions_in
 from ..engine.lists import MOST_ITEMS
 from ..engine.loop import Loop
 from ..engine.loop_options import DEFAULT_LIMIT, has_check
 from ..engine.step import Step
 from ..errors import ConfigurationError, Problem
 from ..records.codec import Json
+from ..records.display import plural
 from .project import LoadedDocument
 from .schema.datasets import DatasetFile
 from .schema.document import (
     Action,
+    CandidatesSpec,
     DatasetSpec,
     Document,
     EvalSpec,
@@ -98,6 +100,7 @@ def plan(loaded: LoadedDocument) -> dict[str, Json]:
         "documents": [str(name) for name in by_name],
         **({"until": lines} if (lines := list(_until(loaded.step))) else {}),
         "bounds": _bounds(loaded, root),
+        **({"shape": lines} if (lines := list(_shapes(loaded))) else {}),
         "worst_case_calls": _calls_of(root, loaded, documents_of),
         "notes": [str(note) for note in loaded.notes],
     }
@@ -267,6 +270,38 @@ def _bounds(loaded: LoadedDocument, root: Document) -> dict[str, Json]:
     return bounds
 
 
+def _shapes(loaded: LoadedDocument) -> Iterator[str]:
+    """Iterate over lines on the loops with candidates, chains or a rule for the parent."""
+    for file, document in loaded.documents.items():
+        for step, action in ((s, a) for s in document.steps for a in _all_actions(s)):
+            loop = action.loop
+            if loop is None or not (loop.candidates or loop.on_stall or loop.refine_from):
+                continue
+            stall, rule = loop.on_stall, loop.refine_from
+            several = loop.candidates
+            count = several.n if isinstance(several, CandidatesSpec) else several or 1
+            parts = [f"≤ {plural(condition_limit(loop), 'iteration')}"]
+            if count > 1:
+                parts[0] = f"{plural(count, 'candidate')} × {parts[0]}"  # noqa: RUF001
+            if rule is not None:
+                parts.append(f"from {getattr(rule, 'rule', rule)}")
+            if stall is not None:
+                then, patience = (
+                    (stall, OnStall.patience)
+                    if isinstance(stall, str)
+                    else (stall.then, stall.patience)
+                )
+                does = {"ask": "a person is asked", "stop": "the end"}.get(then, "a new chain")
+                parts.append(f"{does} after {plural(patience, 'stall')}")
+            if loop.strategies:
+                parts.append(
+                    f"{len(loop.strategies)} {'strategy' if len(loop.strategies) == 1 else 'strategies'}"
+                )
+            name = getattr(action, "name", "") or f"{step.name}/execute"
+            worst = plural(_loop_calls(loop, loaded, file), "call")
+            yield f"{name}: {', '.join(parts)}, worst case {worst}"
+
+
 def _calls(action: Action, loaded: LoadedDocument, file: str) -> int:
     """Return the maximum of model calls of an action, without calls that are repeated after an error."""
     tries = action.max_retries + 1 if action.on_failure == "retry" else 1
@@ -315,14 +350,23 @@ def _case_calls(
 ) -> int:
     """Return the maximum of model calls for one case."""
     own = sum(_evaluation_calls(evaluator, loaded, file) for evaluator in evaluators(judged))
-    return (_calls(action, loaded, file) + own) * (judged.errors.retry + 1)
+    return (_calls(action, loaded, file) + own) * (
+        1 if judged.errors is None else judged.errors.retry + 1
+    )
 
 
 def calls_of_iteration(loop: LoopSpec, loaded: LoadedDocument, file: str) -> int:
     """Return the maximum of model calls of one iteration, without calls that are repeated after an error."""
     judged = sum(_evaluation_calls(evaluator, loaded, file) for evaluator in evaluators(loop))
     own = loop.node.calls if loop.node is not None else 0
-    return _calls(loop.execute, loaded, file) + own + judged
+    each, several = _calls(loop.execute, loaded, file) + judged, loop.candidates
+    if isinstance(several, CandidatesSpec):
+        if several.judge is not None:  # the two best, in both orders
+            own += 2 * REQUESTS_PER_VOTE
+        if several.combine is not None:
+            own += _calls(several.combine, loaded, file) + judged
+        several = max(several.n, several.first or 0)
+    return each * (several or 1) + own
 
 
 def _loop_calls(loop: LoopSpec, loaded: LoadedDocument, file: str) -> int:

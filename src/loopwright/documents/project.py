@@ -85,6 +85,8 @@ class Settings(RunLimits):
         model: `provider:model` instead of the models of the document.
         model_url: The address of an OpenAI-compatible server for models without one.
         replies: A file of scripted replies, used instead of models.
+        cache: `store` or `off`: whether calls that say nothing keep replies for equal requests, or no call does.
+            Default: as the document says.
         transcript: A file to which each model call is appended as a line of JSON.
         max_usd: Budget in US dollars. Default: that of the document, as for the next three.
         max_calls: Budget in model calls.
@@ -117,6 +119,7 @@ class Settings(RunLimits):
     model: str | None = None
     model_url: str | None = None
     replies: str | None = None
+    cache: str | None = None
     transcript: str | None = None
     environ: Mapping[str, str] = field(default_factory=dict)
     allowed_hosts: tuple[str, ...] = ()

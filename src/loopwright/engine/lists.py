@@ -481,6 +481,7 @@ class ForEach(CompositeStep):
     sentences: ClassVar[Mapping[str, Step]] = MappingProxyType({})
     on_stall: ClassVar[None] = None
     optimise: ClassVar[None] = None
+    candidates: ClassVar[None] = None
     policies: ClassVar[None] = None
     measured: ClassVar[None] = None
     undecided: ClassVar[Undecided] = Undecided()

@@ -70,6 +70,7 @@ from ..records import (
     Status,
     Stop,
     Usage,
+    begin_at,
     failure_of,
 )
 from ..records.codec import Json, error_line
@@ -121,7 +122,7 @@ __all__ = [
     "LoopRun",
     "any_of",
     "loop_of_rules",
-    "origin_of",
+    "origin_from",
 ]
 
 
@@ -146,6 +147,7 @@ class LoopRun:
         "cause",
         "ctx",
         "cut",
+        "duels",
         "ended",
         "explored",
         "history",
@@ -194,21 +196,29 @@ class LoopRun:
     async def iterate(self) -> Iteration:
         """Adapt the input, execute it and evaluate the output; a failure is part of the iteration."""
         loop, attempt = self.loop, self.attempt()
-        call, ctx = attempt.call, attempt.ctx
+        call, ctx, inputs, count = attempt.call, attempt.ctx, None, 1
+        if loop.candidates is not None:
+            from .candidates import count_of, run_candidates  # for the few loops that have them
+
+            count = count_of(self)
         try:
             if attempt.stage == "adapt" and loop.optimise is not None:
                 self.proposals = self.proposals or loop.optimise.begin(self)
-                attempt.adapted((await self.proposals.inputs(self, attempt, 1))[0])
+                inputs = await self.proposals.inputs(self, attempt, count)
+                attempt.adapted(inputs[0])
             elif attempt.stage == "adapt":
                 # "round" replaces the input in the fingerprint: the input is the last iteration, which
                 # is on record and may be long. Recorded fingerprints contain the word, so it stays.
                 attempt.adapted(await call(ctx, "adapt", loop.adapt, self.continued(), "round"))
-            output = await call(ctx, "execute", loop.execute, attempt.input)
-            attempt.executed(loop.execute, output)
-            if loop.evaluate is not None:
-                attempt.evaluated(await call(ctx, "evaluate", loop.evaluate, attempt.output))
-                if attempt.evaluation is not None and attempt.evaluation.undecided:
-                    attempt.evaluation = settled(self, attempt.output, attempt.evaluation)
+            if count > 1:
+                await run_candidates(self, attempt, count, inputs)
+            else:
+                output = await call(ctx, "execute", loop.execute, attempt.input)
+                attempt.executed(loop.execute, output)
+                if loop.evaluate is not None:
+                    attempt.evaluated(await call(ctx, "evaluate", loop.evaluate, attempt.output))
+                    if attempt.evaluation is not None and attempt.evaluation.undecided:
+                        attempt.evaluation = settled(self, attempt)
             if loop.measured is not None and loop.measured.confirm is not None:
                 from .confirming import confirmed
 
@@ -243,6 +253,8 @@ class LoopRun:
         if loop.measured is not None:
             self.compare_with(None)
         self.snapshots: Snapshots | None = None
+        # Whether the judge of each duel so far named one position in both orders, by path.
+        self.duels: dict[str, bool] | None = None
         self.task: asyncio.Task[object] | None = None
         self.members = loop.members
         self.asks = bool(loop.explore or loop.approve or loop.on_stall)
@@ -498,7 +510,7 @@ class LoopRun:
         stall = self.loop.on_stall
         stalled = False
         if stall is not None and stall.then == "ask":
-            stalled = stall.progress(self.history).stalled(self.history)
+            stalled = stall.stalled(self.history)
         if self.loop.approve or stalled:
             return approved(self, stop, stalled=stalled)
         return stop
@@ -585,6 +597,7 @@ class LoopRun:
         from .plan import Place, Plan, next_plan
 
         run, replay, history = self.run_state, self.run_state.replay, self.history
+        policies = policies.ordered(run.orders.get(self.loop.name))
         if replay is not None and (recorded := replay.plans.get(path)) is not None:
             plan = Plan.from_json(recorded)
         else:
@@ -608,7 +621,7 @@ class LoopRun:
 
     def compare_with(self, baseline: Evaluation | None) -> None:
         """Set what the first iterations are compared with."""
-        self.history.begin_at(origin_of(self.loop.measured, baseline))
+        begin_at(self.history, origin_from(self.loop.measured, baseline))
 
     async def _take_hints(self, event: str) -> None:
         """Make hints of the events that came for a loop which declares them."""
@@ -847,7 +860,7 @@ class LoopRun:
                 raise
 
 
-def origin_of(metrics: LoopMetrics | None, baseline: Evaluation | None) -> Origin:
+def origin_from(metrics: LoopMetrics | None, baseline: Evaluation | None) -> Origin:
     """Return what the first iterations of a loop are compared with."""
     if metrics is not None:
         return metrics.origin(baseline)
@@ -888,7 +901,14 @@ class Loop(LoopOptions[In, Out]):
             workflow around it.
         baseline: whether the input is evaluated before the first iteration. If it passes, the loop is
             satisfied without an iteration; templates have its feedback as `loop.feedback`.
-        on_stall: what happens after iterations without progress, an `OnStall`. Default: nothing.
+        on_stall: what happens after iterations without progress, an `OnStall`, or only its word. Default: nothing.
+        strategies: values by name, as `ctx.strategy`: each chain takes the next one. They need `on_stall`.
+        strategy_order: `declared`, or `learned`: those first that improved the best iteration of past runs most
+            often for their cost.
+        refine_from: the iteration from which the next one continues: the `last` or the `best` one of its chain, one
+            drawn by `sample` or `pareto`, or `{"rule": "sample", "power": 1.0, "fresh_share": 0.15}`.
+            Default: `last`.
+        candidates: how many outputs each iteration makes, of which one is chosen: a number, or `Candidates`. Default: 1.
         impossible: when evaluations that call the task impossible end the loop, an `Impossible`. Default: two
             in a row, from the third iteration on.
         undecided: what happens after evaluations in a row that could not decide, an `Undecided`. Default:
@@ -906,8 +926,11 @@ class Loop(LoopOptions[In, Out]):
             Default: none.
         metrics: how the loop orders and shows metrics of its evaluations, by name: `minimise`, `maximise`
             or a `Metric`. Default: they are recorded only.
-        objective: the metric that orders the iterations: the best one, `patience`, acceptance. Default: the
+        objective: the metric that orders the iterations: the best one, `patience`, acceptance. Of several, the
+            first one does, and `Result.front` has the iterations that no other one is better than. Default: the
             only metric with a direction, else the score.
+        confirm: a `Confirm`: an iteration is accepted only after a test of new measurements, of its output and of the
+            last accepted one. The loop continues from the last accepted iteration. Default: one value decides.
         score: a `MetricScore`: the score that a metric makes. Default: a metric makes no score.
         min_score: the score that satisfies the loop, as `ScoreAtLeast`. This and the next six are joined
             with `until`, which must not name the same limit. Default of each: none.
@@ -1144,6 +1167,7 @@ def loop_of_rules(name: str, rules: Mapping[str, Json]) -> Loop:
     Raises:
         ConfigurationError: for a condition that is not JSON, as a class of a Python program.
     """
+    from .confirmation import Confirm
     from .metrics import Metric
 
     read: Mapping[str, Callable[[Any], object]] = {
@@ -1153,6 +1177,7 @@ def loop_of_rules(name: str, rules: Mapping[str, Json]) -> Loop:
             name: Metric(**item) if isinstance(item, Mapping) else item
             for name, item in metrics.items()
         },
+        "confirm": lambda fields: Confirm(**fields),
         "on_stall": lambda fields: OnStall(**fields),
         "impossible": lambda fields: Impossible(**fields),
         # What happens then is in the record.

@@ -829,6 +829,7 @@ def _collect(
             "until": step.bounds,
             "rules": step.rules,
             **({"sentences": len(step.sentences)} if step.sentences else {}),
+            **({"candidates": several.n} if (several := step.several) is not None else {}),
         }
         stages = {"execute": step.execute, "evaluate": step.evaluate}
         words = {name: _words(one) for name, one in stages.items() if isinstance(one, Step)}

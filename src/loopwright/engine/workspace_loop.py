@@ -105,10 +105,14 @@ class WorkspaceLoopRun(LoopRun):
         """Call a stage; the files are captured before they are judged."""
         # Not the shorter path of functions: an evaluator may run commands.
         output = await ctx.call(name, step, value, token)
+        scope = ctx.scope
+        assert scope is not None
+        assert scope.files is not None
         if name == "execute":
-            await self._files.capture(self.scope.number)
+            place = f"candidate-{scope.candidate}" if scope.candidate else scope.number
+            await scope.files.capture(place)
         elif name == "evaluate":
             tampered = as_evaluation(output).tampered
             if tampered is not None and tampered.files is not None:
-                self._files.replace(tampered.files)
+                scope.files.replace(tampered.files)
         return output

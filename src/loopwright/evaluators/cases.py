@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import ClassVar, TypedDict, cast
 
@@ -23,6 +23,7 @@ from ..engine.composites import at_once_of, run_all
 from ..engine.composites import retry as retrying
 from ..engine.context import Context, Scope
 from ..engine.folds import fold, folded
+from ..engine.run_state import Run
 from ..engine.step import (
     CompositeStep,
     FunctionStep,
@@ -49,7 +50,7 @@ from ..records import (
 )
 from ..records.codec import Json
 from ..records.display import one_line, shortened
-from .gates import Check, as_check, gates
+from .gates import Check, as_check, evaluator_of_case, gates
 
 __all__ = [
     "CASES_FAILED",
@@ -270,8 +271,11 @@ class _Shard:
         scope.work_on(case.for_task())
         output, evaluation, state = None, Evaluation(), ERRORED
         try:
+            began = run.now()
             output = await ctx.call("task", plan.task, value, token)
-            scope.work_on(case)
+            spent = ctx.account.settled
+            usd = spent.usd if spent else 0.0
+            scope.work_on(case, partial(_effort, run, f"{ctx.path}/task", run.now() - began, usd))
             evaluator = plan.evaluate
             if case.evaluators:
                 evaluator = _with_own(evaluator, case)
@@ -348,12 +352,12 @@ class _Shard:
 
 def state_of(evaluation: Evaluation) -> str:
     """Return the state of a case with this evaluation."""
-    if evaluation.undecided or (evaluation.passed is None and evaluation.score is None):
+    passed, score = evaluation.passed, evaluation.score
+    if evaluation.undecided or (passed is None and score is None and not evaluation.metrics):
         return UNDECIDED
-    passed = evaluation.passed
     if passed is None:
-        assert evaluation.score is not None
-        passed = evaluation.score >= PASSING
+        # A case with metrics alone has nothing that it could fail.
+        passed = score is None or score >= PASSING
     return PASSED if passed else FAILED
 
 
@@ -363,27 +367,28 @@ def _within(ctx: Context, path: str) -> Context:
     return Context(ctx.run, path, ctx.gate, Account(path, ctx.account, None, spent), ctx.scope)
 
 
+def _effort(run: Run, path: str, seconds: float, usd: float | None) -> tuple[float, float | None]:
+    """Return the seconds and US dollars of a task, with the seconds that an earlier process recorded of it."""
+    finished = run.replay.finished if run.replay is not None else {}
+    # Of shards in progress only, because the journal does not load the others.
+    own = [e for name, e in finished.items() if name == path or name.startswith(f"{path}/")]
+    if own:
+        seconds += max(e.at + e.seconds for e in own) - min(e.at for e in own)
+    return seconds, usd
+
+
 def _with_own(evaluator: Step, case: Case) -> Step:
     """Return an evaluator followed by those of a case.
 
     Raises:
-        StepError: for one that is not `{check: …}` without a program.
+        StepError: for one that a case cannot have.
     """
-    own: list[Step] = []
-    for item in case.evaluators:
-        options = item.get("check") if isinstance(item, Mapping) and len(item) == 1 else None
-        if not isinstance(options, Mapping) or {"command", "python"} & set(options):
-            raise StepError(
-                f"{case.place or case.id}: evaluators: {item!r:.60} is not an object such as {{check: {{contains: TEXT}}}}",
-                kind="bad_evaluator", retryable=False,
-            )  # fmt: skip
-        try:
-            own.append(as_check("", options))
-        except ConfigurationError as error:
-            raise StepError(
-                f"{case.place or case.id}: evaluators: {error}", kind="bad_evaluator", retryable=False
-            ) from error  # fmt: skip
-    return gates(evaluator, *own)
+    try:
+        return gates(evaluator, *map(evaluator_of_case, case.evaluators))
+    except ConfigurationError as error:
+        raise StepError(
+            f"{case.place or case.id}: evaluators: {error}", kind="bad_evaluator", retryable=False
+        ) from error
 
 
 class CaseOptions(TypedDict, total=False):

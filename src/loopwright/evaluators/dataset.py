@@ -147,7 +147,9 @@ class DatasetEvaluator(CompositeStep[object, Evaluation]):
 
     async def run(self, value: Json, ctx: Context) -> Result:
         """Evaluate an output: by a minibatch, if there is one, and then by all cases."""
-        evaluation = None if self.drawn is None else await self._compared(value, ctx)
+        # A new measurement of a confirmation is one of all cases.
+        whole = self.drawn is None or "/confirm/" in ctx.path
+        evaluation = None if whole else await self._compared(value, ctx)
         if evaluation is None or evaluation.passed is not False:
             lessons = "" if evaluation is None else evaluation.feedback
             scores = await self._scored(self.cases, value, ctx)
@@ -226,7 +228,8 @@ class DatasetEvaluator(CompositeStep[object, Evaluation]):
                 for row in shown[:MOST_CRITERIA]
             ),
             metrics=summary["metrics"],
-            details={self.name: {**summary, "worst": worst, "scores": means}},
+            # A confirmation compares outputs case by case.
+            details={self.name: {**summary, "worst": worst}, "samples": {"score": means}},
         )
 
 

@@ -6,11 +6,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from .._extras import require
 from ..engine.plan import Plan, parent_of
 from ..engine.step import FunctionStep, digest_of
 from ..errors import ConfigurationError, ReplayMismatch, StepError, nearest
@@ -47,7 +48,8 @@ class Optimise(Value):
             evaluation from the record. Default: False.
 
     Raises:
-        ConfigurationError: for an unknown word, or a range without values; names the parameter.
+        ConfigurationError: for an unknown word, or a range without values; names the parameter. Without the extra
+            `optimise`, which brings the libraries.
 
     Example:
         >>> Optimise({"x": {"float": [0.0, 1.0]}, "act": {"choice": ["relu", "gelu"]}}).by
@@ -61,6 +63,7 @@ class Optimise(Value):
     parameters: Mapping[str, Parameter] = field(init=False)
 
     def __post_init__(self) -> None:
+        require("optimise", "optimise")
         set_ = object.__setattr__
         set_(self, "parameters", space_of(self.space))
         set_(self, "by", (self.by,) if isinstance(self.by, str) else tuple(self.by))
@@ -106,8 +109,7 @@ class Optimise(Value):
 
     def begin(self, loop_run: LoopRun) -> Proposals:
         """Return the proposals of one run of a loop."""
-        seed = loop_run.run_state.log.info.seed
-        return Proposals(self, lambda number: Random(f"{seed} {loop_run.path}/{number}/propose"))
+        return Proposals(self, loop_run.run_state.log.info.seed, loop_run.path)
 
 
 class Proposals:
@@ -115,15 +117,16 @@ class Proposals:
 
     Args:
         optimise: what the loop declares.
-        draw: returns the random numbers of an iteration, the same in each process.
+        seed: that of the run.
+        path: that of the loop.
     """
 
-    def __init__(self, optimise: Optimise, draw: Callable[[int], Random]) -> None:
-        self.optimise = optimise
-        self.draw = draw
+    def __init__(self, optimise: Optimise, seed: int, path: str) -> None:
+        self.optimise, self.seed, self.path = optimise, seed, path
         self.proposed: dict[int, Sequence[Parameters]] = {}  # by iteration
         self.chosen: dict[int, Parameters] = {}
         self.trials: list[Trial] = []
+        self.known: dict[str, float] = {}  # values by parameters
         self.heard = 0  # iterations of the history that were told
         self.study: Study | None = None
         self.evolution: tuple[int, Evolution] | None = None  # with its chain
@@ -136,7 +139,7 @@ class Proposals:
             StepError: if the input of the loop is not an object, or a proposal is outside of the space.
             ReplayMismatch: if the optimiser would have proposed other parameters before.
         """
-        scope, path, replay = loop_run.scope, loop_run.path, loop_run.run_state.replay
+        scope, replay = loop_run.scope, loop_run.run_state.replay
         given = scope.initial if scope.initial is not None else {}
         if not isinstance(given, Mapping):
             raise StepError(
@@ -148,7 +151,7 @@ class Proposals:
         for item in loop_run.history[self.heard :]:
             proposed = self.proposed.get(item.number)
             if proposed is None and replay is not None:
-                entry = replay.finished.get(f"{path}/{item.number}/propose")
+                entry = replay.finished.get(f"{self.path}/{item.number}/propose")
                 proposed = None if entry is None else entry.value
             if proposed:
                 rows: Sequence[Candidate | Iteration] = item.candidates or (item,)
@@ -184,8 +187,11 @@ class Proposals:
         if self._by(plan) == "cma":
             # Its state is that of its own points, so that another process asks for them again.
             proposed = [trial.parameters for trial in told]
-            if self.asked != number and (again := self.ask(number, plan, len(told))) != proposed:
-                path = f"{number}/propose"
+            path = f"{self.path}/{number}/propose"
+            if (
+                self.asked != number
+                and (again := self.propose(number, plan, len(told))) != proposed
+            ):
                 raise ReplayMismatch(
                     f"{path}: cma proposes other parameters than it did; resume with the versions of cma and numpy "
                     "of then, or rewind to before it",
@@ -196,6 +202,10 @@ class Proposals:
             assert self.evolution is not None
             self.evolution[1].tell([trial.value for trial in told])
         self.trials += told
+        if self.optimise.reuse:
+            for parameters, value, _ in told:
+                if value is not None:
+                    self.known[codec.canonical(parameters)] = value
         if chosen <= len(told):
             self.chosen[number] = told[chosen - 1].parameters
 
@@ -205,15 +215,8 @@ class Proposals:
         Raises:
             StepError: of kind `bad_proposal` for one outside of the space.
         """
-        proposed = self.ask(number, plan, count)
-        for parameters in proposed:
-            for name, item in self.optimise.parameters.items():
-                item.check(parameters[name])
-        return proposed
-
-    def ask(self, number: int, plan: Plan, count: int) -> list[dict[str, Json]]:
-        """Ask the optimiser of an iteration, again for proposals that were evaluated before."""
-        by, random, space = self._by(plan), self.draw(number), self.optimise.parameters
+        by, space = self._by(plan), self.optimise.parameters
+        random = Random(f"{self.seed} {self.path}/{number}/propose")
         optimiser: Study | Evolution
         if by == "cma":
             if self.evolution is None or self.evolution[0] != plan.chain:
@@ -223,22 +226,20 @@ class Proposals:
         else:
             self.study = optimiser = self.study or Study(space, self.optimise.startup)
             self.study.tell(self.trials)
-        known = {
-            codec.canonical(trial.parameters): trial.value
-            for trial in self.trials
-            if self.optimise.reuse and trial.value is not None
-        }
         proposed: list[dict[str, Json]] = []
         for left in reversed(range(TRIES)):
             # A sampler that goes on with what it knows does not leave it.
             of = by if left >= TRIES // 2 else "random"
             for parameters in optimiser.ask(of, count - len(proposed), random):
-                value = known.get(codec.canonical(parameters)) if left else None
+                value = self.known.get(codec.canonical(parameters)) if left else None
                 optimiser.take(value)
                 if value is None:
                     proposed.append(parameters)
             if len(proposed) == count:
                 break
+        for parameters in proposed:
+            for name, item in space.items():
+                item.check(parameters[name])
         return proposed
 
     def _by(self, plan: Plan) -> str:

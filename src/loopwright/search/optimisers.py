@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
-from .._extras import needs
 from ..records.codec import Json
 from .space import Parameter
 
@@ -40,8 +39,8 @@ class Study:
     """The samplers of Optuna, on one study in memory."""
 
     def __init__(self, space: Mapping[str, Parameter], startup: int) -> None:
-        with needs("optimise", "optimise"):
-            import optuna
+        import optuna
+
         self.optuna = optuna
         self.space = space
         self.startup = startup
@@ -132,9 +131,10 @@ class Evolution:
         count: int,
         random: Random,
     ) -> None:
-        with warnings.catch_warnings(action="ignore"), needs("optimise", "optimise"):
+        with warnings.catch_warnings(action="ignore"):
             import cma
-            from numpy.random import RandomState
+        from numpy.random import RandomState
+
         self.space = space
         self.generator = RandomState
         self.points: list[Any] = []

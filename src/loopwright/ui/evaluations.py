@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from ..datasets.results import ERRORED, FIGURES, EvalResult, Gate
-from ..errors import RunNotFound
+from ..datasets import Case, Dataset
+from ..datasets.results import ERRORED, FIGURES, EvalResult, Gate, recorded_rows
+from ..errors import LoopwrightError, RunNotFound
+from ..evaluators.cases import OverCases
 from ..journal import Entry, Journal, RunInfo, surviving
 from ..journal.replay import recorded_result
 from ..records import NOTHING, Evaluation, Usage, as_evaluation
@@ -146,6 +148,29 @@ def case_json(row: CaseRow, read: Read) -> dict[str, Json]:
         failure = read(row.parts["error"]).error
         data["error"] = "" if failure is None else failure.message
     return data
+
+
+def dataset_of(info: RunInfo) -> Dataset | None:
+    """Return the cases that an evaluation ran, as their file has them now; None if its document cannot be read."""
+    from .sources import SourceSettings, load_again
+
+    try:
+        steps = [load_again(info, SourceSettings(), execute=False).step]
+    except LoopwrightError:  # of a Python program, or the document is not there any more
+        return None
+    while steps:
+        step = steps.pop()
+        if isinstance(step, OverCases):
+            return step.dataset
+        steps += step.parts()
+    return None
+
+
+def cases_of_file(info: RunInfo, entries: Sequence[Entry]) -> dict[str, Case]:
+    """Return the cases of an evaluation by ID, as their file has them; without those that were changed since."""
+    recorded = {row[0]: row[4] for row in recorded_rows(entries)}
+    found = dataset_of(info) or ()
+    return {case.id: case for case in found if recorded.get(case.id) == case.digest}
 
 
 def cases_in(entries: Sequence[Entry]) -> Iterator[dict[str, Json]]:

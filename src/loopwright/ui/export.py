@@ -8,6 +8,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -186,6 +187,24 @@ def _bundle(info: RunInfo, entries: Sequence[Entry], journal: Path | None) -> by
     raise ConfigurationError(f"--format bundle: {info.run_id} has no workspace with an iteration")
 
 
+def _foreign(form: str, info: RunInfo, entries: Sequence[Entry], _: Path | None) -> str:
+    """Return the cases of an evaluation for another tool. Raises ConfigurationError if the run is not an evaluation."""
+    if not is_evaluation(entries):
+        raise ConfigurationError(
+            f"--format {form}: {info.run_id} is not an evaluation of a data set"
+        )
+    from ..datasets.exports import inspect_log, pydantic_evals_report
+    from .evaluations import cases_in, cases_of_file
+
+    rows, cases = [*cases_in(entries)], cases_of_file(info, entries)
+    if form == "inspect":
+        file = (info.source.get("eval") or {}).get("file", "")
+        return (
+            json.dumps(inspect_log(info.name, info.run_id, info.created, file, cases, rows)) + "\n"
+        )
+    return json.dumps(pydantic_evals_report(info.name, cases, rows)) + "\n"
+
+
 def _cases(info: RunInfo, entries: Sequence[Entry], __: Path | None) -> str:
     """Return a JSON line for each run of a case. Raises ConfigurationError if the run is no evaluation of a data set."""
     if not is_evaluation(entries):
@@ -224,6 +243,7 @@ def _junit(info: RunInfo, entries: Sequence[Entry], _: Path | None) -> str:
 FORMS: dict[str, Callable[[RunInfo, Sequence[Entry], Path | None], str | bytes]] = {
     "json": _json, "csv": _csv, "jsonl": _jsonl, "html": _html, "patch": _patch, "bundle": _bundle,
     "candidates.csv": _candidates, "cases.jsonl": _cases, "junit": _junit,
+    "inspect": partial(_foreign, "inspect"), "pydantic-evals": partial(_foreign, "pydantic-evals"),
 }  # fmt: skip
 
 

@@ -66,6 +66,7 @@ class SourceSettings(RunLimits):
     model: str | None = None
     model_url: str | None = None
     replies: str | None = None
+    cache: str | None = None
     transcript: str | None = None
     agents: Mapping[str, str] = field(default_factory=dict)
     lenient: bool = False
@@ -82,6 +83,8 @@ class SourceSettings(RunLimits):
         }
         same["sets"] = variables(options.sets or ())
         same["agents"] = variables(options.agents or (), "--agent")
+        if (cache := same.get("cache")) is not None:
+            same["cache"] = "store" if cache else "off"
         return cls(**same)
 
     def for_documents(self) -> list[str]:
@@ -234,7 +237,7 @@ def load_again(
     recorded_source = info.source
     root = text_of(recorded_source.get("root"))
     if "python" in recorded_source:
-        names = ("model", "model_url", "replies")
+        names = ("model", "model_url", "replies", "cache")
         options: dict[str, Any] = {
             name: getattr(settings, name) or recorded_source.get(name) for name in names
         } | _limits(settings, recorded_source)
@@ -265,6 +268,7 @@ def load_again(
         model=settings.model or recorded_source.get("model"),
         model_url=settings.model_url or recorded_source.get("model_url"),
         replies=settings.replies or recorded_source.get("replies"),
+        cache=settings.cache or recorded_source.get("cache"),
         transcript=settings.transcript,
         agents={**recorded_source.get("agents", {}), **settings.agents},
         lenient=settings.lenient or bool(recorded_source.get("lenient")),
@@ -329,7 +333,12 @@ def _python(module: str, attribute: str, settings: SourceSettings, root: str) ->
     replies = settings.replies and os.path.realpath(
         settings.replies
     )  # for a resume in another folder
-    models = {"model": settings.model, "model_url": settings.model_url, "replies": replies}
+    models = {
+        "model": settings.model,
+        "model_url": settings.model_url,
+        "replies": replies,
+        "cache": settings.cache,
+    }
     source |= {key: value for key, value in models.items() if value}
     resources = _Models(settings)
     if settings.replies:  # a missing file is reported even if the step calls no model
@@ -357,6 +366,8 @@ class _Models(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name == "redactor":  # every run needs it, also one without models
             return Redactor(secrets_in(os.environ))
+        if name == "cache" and self._given.cache:
+            return self._given.cache
         if name not in _OF_MODELS:  # a name that the engine looks up in every run loads no models
             raise KeyError(name)
         return self.load()[name]

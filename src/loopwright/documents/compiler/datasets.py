@@ -12,7 +12,7 @@ from ...evaluators.cases import OverCases
 from ...evaluators.dataset import Minibatch, on_cases
 from ...evaluators.running import evaluation
 from ...records.codec import Json
-from ..schema.datasets import DatasetFile, SplitNames, share_of
+from ..schema.datasets import DatasetFile, ErrorsSpec, SplitNames, share_of
 from ..schema.document import DatasetSpec, EvalSpec
 from ..yaml.reader import Location
 from .compilation import Compilation
@@ -30,7 +30,8 @@ def compile_eval(compilation: Compilation, spec: EvalSpec, at: Location) -> Over
     changes = compilation.project.settings.evaluation
     given = {name: changes[name] for name in ("use", "repeat", "at_once") if name in changes}
     if "most" in changes:
-        given["errors"] = spec.errors.model_copy(update={"most": changes["most"]})
+        errors = spec.errors or ErrorsSpec()
+        given["errors"] = errors.model_copy(update={"most": changes["most"]})
     spec, sample = spec.model_copy(update=given), changes.get("sample", 0)
     data = _data(compilation, spec.dataset, (*at, "dataset"))
     inner = compilation.with_names(CASE)
@@ -69,8 +70,8 @@ def _names(use: SplitNames | None) -> list[str]:
 
 def _options(spec: EvalSpec | DatasetSpec) -> Mapping[str, Json]:
     options = spec.model_dump(include={"at_once", "repeat", "show"})
-    most = share_of(spec.errors.most)
-    return {**options, "retry": spec.errors.retry, "most_errors": most}
+    errors = spec.errors or ErrorsSpec()
+    return {**options, "retry": errors.retry, "most_errors": share_of(errors.most)}
 
 
 def _data(compilation: Compilation, spec: DatasetFile, at: Location) -> Dataset | None:

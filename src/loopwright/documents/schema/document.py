@@ -18,10 +18,12 @@ from .evaluators import (
     AdaptSpec,
     CheckSpec,
     ConfidenceSpec,
+    ConfirmSpec,
     DeclaredMetric,
     JudgeSpec,
     MetricScoreSpec,
     MetricSpec,
+    PairJudgeSpec,
     TestsSpec,
 )
 from .extensions import (
@@ -64,6 +66,7 @@ from .models import (
 __all__ = [
     "ACTIONS",
     "Action",
+    "CandidatesSpec",
     "Document",
     "EachSpec",
     "EvaluateSpec",
@@ -464,12 +467,26 @@ class EvaluateSpec(Part):
         return JudgeSpec(criterion=self.judge) if isinstance(self.judge, str) else self.judge
 
 
-AT_ONCE_CASES = "The maximum of cases that run concurrently."
-REPEAT = "How often each case runs."
-CASE_EVALUATORS = "Evaluates an output of the task, with `case.expected`."
+class CaseFields(Part):
+    """How the cases of a data set run and are evaluated."""
+
+    evaluate: EvaluateSpec | list[EvaluateSpec] = Field(
+        description="Evaluates an output of the task, with `case.expected`."
+    )
+    at_once: int = Field(
+        8, ge=1, le=1024, description="The maximum of cases that run concurrently."
+    )
+    repeat: int = Field(1, ge=1, le=1000, description="How often each case runs.")
+    errors: ErrorsSpec | None = Field(None, description="What happens after errors of cases.")
+    show: int = Field(
+        5,
+        ge=0,
+        le=100,
+        description="How many of the worst cases are shown; as feedback of a loop only training cases.",
+    )
 
 
-class DatasetSpec(DatasetFile):
+class DatasetSpec(DatasetFile, CaseFields):
     """The cases of a data set as the evaluator of a loop."""
 
     use: SplitNames | None = Field(
@@ -478,19 +495,12 @@ class DatasetSpec(DatasetFile):
     run: Inline = Field(
         description="Uses an output of the loop, which is its `value`, on a `case`. It does not see what is expected."
     )
-    evaluate: EvaluateSpec | list[EvaluateSpec] = Field(description=CASE_EVALUATORS)
-    at_once: int = Field(8, ge=1, le=1024, description=AT_ONCE_CASES)
-    repeat: int = Field(1, ge=1, le=1000, description=REPEAT)
-    errors: ErrorsSpec = Field(ErrorsSpec(), description="What happens after errors of cases.")
-    show: int = Field(
-        5, ge=0, le=100, description="How many of the worst training cases are feedback."
-    )
     minibatch: MinibatchSpec | None = Field(
         None, description="Cases on which an output must not be worse than its parent."
     )
 
 
-class EvalSpec(Part):
+class EvalSpec(CaseFields):
     """A task that runs on the cases of a data set, and how its outputs are evaluated."""
 
     dataset: DatasetFile = Field(description="The data set.")
@@ -500,11 +510,6 @@ class EvalSpec(Part):
     task: Inline = Field(
         description="What runs on each case; its input is `case.inputs`. It does not see what is expected."
     )
-    evaluate: EvaluateSpec | list[EvaluateSpec] = Field(description=CASE_EVALUATORS)
-    at_once: int = Field(8, ge=1, le=1024, description=AT_ONCE_CASES)
-    repeat: int = Field(1, ge=1, le=1000, description=REPEAT)
-    errors: ErrorsSpec = Field(ErrorsSpec(), description="What happens after errors of cases.")
-    show: int = Field(5, ge=0, le=100, description="How many of the worst cases are shown.")
     gate: GateSpec | None = Field(None, description="What the result must reach.")
 
 
@@ -604,6 +609,71 @@ class UndecidedSpec(Part):
     )
 
 
+Number = Annotated[int, Field(ge=1, le=1024)]
+
+
+class PickSpec(Part):
+    """A rule for the choice."""
+
+    python: str = Field(
+        description="A function, as `package.module:function`, from a list of `Candidate` to a number."
+    )
+
+
+class CandidatesSpec(Part):
+    """Several outputs of each iteration, of which one is chosen."""
+
+    n: Number = Field(description="The candidates of an iteration.")
+    first: Number | None = Field(
+        None, description="Those of the first iteration of each chain. Default: `n`."
+    )
+    at_once: Number | None = Field(
+        None, description="The maximum that run concurrently. Default: the smaller of `n` and 8."
+    )
+    vary: list[Json] = Field(
+        [],
+        description="Values of which candidate k sees the k-th as `loop.vary`, from the start again after the last. "
+        "`loop.candidate` is its number.",
+    )
+    pick: Literal["score", "duel", "first_pass", "combine", "ask"] | PickSpec = Field(
+        "score",
+        description="Which one is chosen: the best by `score`, a `duel` of the two best, the `first_pass` that passed, "
+        "`combine` with one more that a step makes of them, `ask` for a person, or a function.",
+    )
+    judge: PairJudgeSpec | None = Field(
+        None, description="Compares the two best; only with `pick: duel`."
+    )
+    combine: Inline | None = Field(
+        None,
+        description="Makes one more candidate; only with `pick: combine`. Its templates have the eligible ones as `value`: "
+        "a list of `number`, `output`, `score`, `feedback` and `changes`, the best first.",
+    )
+    stop_rest: Literal["never", "passed"] | dict[str, Json] = Field(
+        "never",
+        description="A condition of success that ends the other candidates when one meets it, such as `passed` or "
+        "`{score_at_least: 0.95}`.",
+    )
+    min_ok: Number = Field(
+        1, description="With fewer eligible candidates, the iteration fails as `candidates_failed`."
+    )
+    budget: BudgetSpec | None = Field(None, description="The maximum cost of one candidate.")
+
+    @model_validator(mode="after")
+    def _of_its_pick(self) -> CandidatesSpec:
+        # By the fields that are set: a key of another pick would have no effect.
+        for pick, key in (("duel", "judge"), ("combine", "combine")):
+            value = getattr(self, key)
+            if self.pick == pick and value is None:
+                raise PydanticCustomError(
+                    "candidates", "pick: {pick} needs {key}", {"pick": pick, "key": key}
+                )
+            if self.pick != pick and value is not None:
+                raise PydanticCustomError(
+                    "candidates", "{key} is a key of pick: {pick}", {"pick": pick, "key": key}
+                )
+        return self
+
+
 class LoopSpec(Part):
     """Execute, evaluate, adapt, and repeat until a condition ends the loop."""
 
@@ -659,9 +729,15 @@ class LoopSpec(Part):
         description="Metrics of the evaluations by name: `minimise`, `maximise`, or an object with the unit and more. "
         "Others are recorded and order nothing.",
     )
-    objective: str = Field(
+    objective: str | list[str] = Field(
         "",
-        description="The metric that orders the iterations. Default: the only one with a direction, else the score.",
+        description="The metric that orders the iterations, or several: the first one orders them, and `Result.front` has "
+        "those that no other one is better than. Default: the only one with a direction, else the score.",
+    )
+    confirm: ConfirmSpec | None = Field(
+        None,
+        description="Accept an iteration only after a test of new measurements. The loop then continues from the last "
+        "accepted iteration.",
     )
     score: MetricScoreSpec | None = Field(
         None, description="The score that a metric makes. Default: a metric makes no score."
@@ -669,9 +745,17 @@ class LoopSpec(Part):
     on_stall: OnStallSpec | StallThen | None = Field(
         None, description="What happens after iterations without progress."
     )
+    candidates: Number | CandidatesSpec | None = Field(
+        None,
+        description="Several outputs of each iteration, of which one is chosen: a number, or more.",
+    )
     strategies: dict[str, Json] | None = Field(
         None,
         description="Values by name, as `loop.strategy`: each chain takes the next one. They need on_stall.",
+    )
+    strategy_order: Literal["declared", "learned"] = Field(
+        "declared",
+        description="`learned`: those first that improved the best iteration of past runs most often for their cost.",
     )
     refine_from: RefineFromSpec | ParentRule | None = Field(
         None,

@@ -11,9 +11,9 @@ from ...records.codec import Json
 from ..yaml.reader import Location
 from .document import (
     Action,
-    DatasetSpec,
+    CandidatesSpec,
+    CaseFields,
     Document,
-    EvalSpec,
     EvaluateSpec,
     LoopSpec,
     PhasedSpec,
@@ -44,6 +44,7 @@ __all__ = [
     "phases_of",
     "placed_evaluators",
     "running_order",
+    "several_of",
     "variables_in",
     "variables_of",
 ]
@@ -148,6 +149,8 @@ def inner_actions(action: Action) -> Iterator[Action]:
         yield action.each.execute
     if action.loop is not None:
         yield action.loop.execute
+        if (several := several_of(action.loop)) is not None and several.combine is not None:
+            yield several.combine
     if action.phased is not None:
         yield from (action for _, action in phases_of(action.phased))
     if (judged := action.loop or action.phased) is not None:
@@ -170,6 +173,11 @@ def actions_of(document: Document) -> Iterator[Action]:
     if document.eval is not None:
         yield document.eval.task
         yield from judging_actions(document.eval)
+
+
+def several_of(loop: LoopSpec) -> CandidatesSpec | None:
+    """Return the candidates that a loop declares with more than their number."""
+    return loop.candidates if isinstance(loop.candidates, CandidatesSpec) else None
 
 
 def has_groups(document: Document) -> bool:
@@ -202,7 +210,7 @@ def phase_limits(spec: PhasedSpec) -> tuple[dict[str, int], int]:
     return limits, effective(sum(limits.values()), spec.max_iterations)
 
 
-Judged = LoopSpec | PhasedSpec | EvalSpec | DatasetSpec  # what has evaluators
+Judged = LoopSpec | PhasedSpec | CaseFields  # what has evaluators
 
 
 def evaluators(loop: Judged) -> Iterator[EvaluateSpec]:
@@ -240,6 +248,8 @@ def _models_of(action: Action) -> Iterator[str]:
     yield from _models_named(action)
     if action.reasoning is not None:
         yield from _models_named(action.reasoning)
+    if action.loop is not None and (several := several_of(action.loop)) is not None:
+        yield from _models_named(several.judge) if several.judge is not None else ()
     if (judged := action.loop or action.phased) is not None:
         yield from _models_judging(judged)
     if action.consensus is not None:

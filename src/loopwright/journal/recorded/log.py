@@ -492,8 +492,10 @@ def sealed_row(entries: Sequence[str], before: bytes, first: int) -> tuple[str, 
 
 def _usage_text(usage: Usage) -> str:
     text = f"[{usage.calls},{usage.input_tokens},{usage.output_tokens},{usage.usd!r}"
-    if usage.unpriced or usage.estimated:
-        return f"{text},{usage.unpriced},{usage.estimated}]"
+    if usage.cached:
+        text = f"{text},{usage.unpriced},{usage.estimated},{usage.cached},{usage.saved!r}"
+    elif usage.unpriced or usage.estimated:
+        text = f"{text},{usage.unpriced},{usage.estimated}"
     return text + "]"
 
 
@@ -561,7 +563,8 @@ def _iteration_text(item: Iteration, loop: str, contents: Contents) -> str:
     if item.files is not None:
         parts.append(f'"files":{encode(dict(item.files))}')
     parts += _measures_text(item)
-    parts += [f'"{name}":{encode(value)}' for name, value in item.lineage_json().items()]
+    # The rows of candidates are the value of the choice, which is stored already.
+    parts += [f'"{name}":{contents.fold(value)}' for name, value in item.lineage_json().items()]
     in_run, in_loop = contents.rank(loop)  # last: a rank is used only if nothing above fails
     # A reader of one page compares it with the expected rank and so detects a missing row.
     parts.append(f'"rank":[{in_run},{in_loop}]')

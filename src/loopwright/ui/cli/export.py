@@ -5,6 +5,7 @@
 including entries that a rewind discarded; `csv` has one row per iteration. A text cell of `csv` that
 begins like a formula (= + - @) gets an apostrophe, so that a spreadsheet does not calculate it.
 `candidates.csv` has one row per candidate, `cases.jsonl` one line per case of an evaluation.
+`inspect` is a log of Inspect and `pydantic-evals` a report of pydantic-evals, each as JSON.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ class Form(StrEnum):
     BUNDLE = "bundle"
     CANDIDATES = "candidates.csv"
     CASES = "cases.jsonl"
+    INSPECT = "inspect"
+    PYDANTIC_EVALS = "pydantic-evals"
 
 
 def export(
@@ -50,7 +53,8 @@ def export(
 ) -> int:
     """Export a run as JSON (everything), CSV (iterations), JSON lines (journal), HTML (report), or its files as a patch or git bundle.
 
-    candidates.csv has the candidates of its iterations, cases.jsonl the cases of an evaluation.
+    candidates.csv has the candidates of its iterations, cases.jsonl the cases of an evaluation. inspect and pydantic-evals are
+    the cases in a log or report that these tools read.
 
     Examples:
         loopwright export last

@@ -716,13 +716,14 @@ def _trace(info: RunInfo, nodes: Sequence[TraceNode], output: Output) -> None:
         _write_nodes(nodes, output)
 
 
+_STYLES = {"failed": "red", "satisfied": "green", "passed": "green", "chosen": "green"}
+
+
 def _write_nodes(nodes: Sequence[TraceNode], output: Output) -> None:
     """Write a line per node, indented by its depth: kind, name, what it did, status, duration, price."""
     for depth, node in walk(nodes):
         status = "" if node.status == "done" else node.status
-        style = {"failed": "red", "satisfied": "green", "passed": "green"}.get(
-            node.status, "yellow"
-        )
+        style = _STYLES.get(node.status, "yellow")
         head = f"{'  ' * depth}{node.kind} "
         tail = ", ".join(filter(None, [status, node.facts]))
         name = texts.one_line(node.name)

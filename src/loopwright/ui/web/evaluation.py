@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 from urllib.parse import urlencode
 
+from ...datasets import Case, Dataset
 from ...datasets.results import ERRORED, FAILED, PASSED, UNDECIDED, EvalResult
-from ...errors import ConfigurationError
+from ...errors import ConfigurationError, LoopwrightError
 from ...journal import RunInfo, surviving
 from ...journal.views import RunView
 from ...records.codec import Json, text_of
@@ -18,6 +20,7 @@ from ..evaluations import (
     Read,
     RecordedCases,
     case_json,
+    dataset_of,
     evaluated,
     paired_text,
     score_text,
@@ -77,6 +80,20 @@ class CasesCache:
 
     def __init__(self) -> None:
         self._cached: dict[str, RecordedCases] = {}
+        self._files: dict[str, Dataset | None] = {}
+
+    def in_file(self, info: RunInfo, row: CaseRow) -> Case | None:
+        """Return a case as its file has it; None if it was changed since, or cannot be read."""
+        if info.run_id not in self._files:
+            if len(self._files) >= MAX_RUNS:
+                self._files.clear()
+            self._files[info.run_id] = dataset_of(info)
+        data = self._files[info.run_id]
+        if data is None or (row.id, row.digest) not in zip(data.ids, data.digests, strict=True):
+            return None
+        with suppress(LoopwrightError):  # the file was changed since it was read first
+            return data[data.ids.index(row.id)]
+        return None
 
     def of(self, view: RunView) -> Scored | None:
         """Return the evaluation of a run; None for another run."""

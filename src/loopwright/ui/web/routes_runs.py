@@ -276,6 +276,8 @@ async def case(page: Page, request: Request) -> Response:
     shown, nodes = await page.records.with_view(
         run_id, lambda view: (case_json(row, reader(view)), traced(view, row))
     )
+    # Its document and its file are read, and other pages must not wait.
+    given = await asyncio.to_thread(page.cases.in_file, scored.info, row)
     earlier = None
     if baseline:
         other = await page.records.with_view(baseline, page.cases.of)
@@ -285,7 +287,7 @@ async def case(page: Page, request: Request) -> Response:
             )
     return HTMLResponse(
         render(
-            "case.html", case=shown, earlier=earlier, baseline=baseline, nodes=nodes, at=row.path, run_id=run_id,
+            "case.html", case=shown, given=given, earlier=earlier, baseline=baseline, nodes=nodes, at=row.path, run_id=run_id,
             start=0, left=0,
         )
     )  # fmt: skip
