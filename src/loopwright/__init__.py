@@ -34,10 +34,13 @@ if TYPE_CHECKING:
         ScoreAtLeast,
         Timeout,
     )
+    from .datasets import Case, Dataset, EvalResult, Gate
     from .engine.candidates import Candidates, Combine, Duel
     from .engine.change_limits import change_limits, change_limits_sync
     from .engine.composites import fallback, parallel, retry, sequence, with_timeout
+    from .engine.confirmation import Confirm
     from .engine.context import Context
+    from .engine.early import Early
     from .engine.fork import fork, fork_sync
     from .engine.lists import for_each
     from .engine.loop import Loop
@@ -50,7 +53,18 @@ if TYPE_CHECKING:
     from .engine.waiting import signal, signal_sync, wait
     from .engine.workflow import Workflow
     from .errors import LoopwrightError, NotSatisfied
-    from .evaluators import check, checklist, judge, metric, pair_judge, rubric, score
+    from .evaluators import (
+        check,
+        checklist,
+        evaluate,
+        evaluate_sync,
+        judge,
+        metric,
+        on_cases,
+        pair_judge,
+        rubric,
+        score,
+    )
     from .journal import MemoryJournal
     from .models import File, Models, ModelSettings
     from .prompts import prompt
@@ -78,16 +92,22 @@ __all__ = [
     "Budget",
     "Candidate",
     "Candidates",
+    "Case",
     "Combine",
     "Condition",
+    "Confirm",
     "Context",
     "Criterion",
+    "Dataset",
     "Deadline",
     "Degrading",
     "Duel",
+    "Early",
+    "EvalResult",
     "Evaluation",
     "Failure",
     "File",
+    "Gate",
     "History",
     "Impossible",
     "Iteration",
@@ -134,6 +154,8 @@ __all__ = [
     "check",
     "checklist",
     "continue_run",
+    "evaluate",
+    "evaluate_sync",
     "fallback",
     "for_each",
     "fork",
@@ -143,6 +165,7 @@ __all__ = [
     "judge",
     "keep_or_revert_loop",
     "metric",
+    "on_cases",
     "pair_judge",
     "parallel",
     "prompt",
@@ -199,8 +222,11 @@ _MODULES = {
         "ScoreAtLeast",
         "Timeout",
     ),
+    "datasets": ("Case", "Dataset", "EvalResult", "Gate"),
     "engine.composites": ("fallback", "parallel", "retry", "sequence", "with_timeout"),
+    "engine.confirmation": ("Confirm",),
     "engine.context": ("Context",),
+    "engine.early": ("Early",),
     "engine.fork": ("fork", "fork_sync"),
     "engine.lists": ("for_each",),
     "engine.candidates": ("Candidates", "Combine", "Duel"),
@@ -215,7 +241,18 @@ _MODULES = {
     "engine.change_limits": ("change_limits", "change_limits_sync"),
     "engine.workflow": ("Workflow",),
     "errors": ("LoopwrightError", "NotSatisfied"),
-    "evaluators": ("check", "checklist", "judge", "metric", "pair_judge", "rubric", "score"),
+    "evaluators": (
+        "check",
+        "checklist",
+        "evaluate",
+        "evaluate_sync",
+        "judge",
+        "metric",
+        "on_cases",
+        "pair_judge",
+        "rubric",
+        "score",
+    ),
     "journal": ("MemoryJournal",),
     "models": ("File", "ModelSettings", "Models"),
     "prompts": ("prompt",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -15,10 +16,12 @@ from loopwright import (
     Context,
     Duel,
     Evaluation,
+    Judged,
     Loop,
     MaxIterations,
     MemoryJournal,
     MetricAtMost,
+    OnStall,
     Passed,
     Result,
     ScoreAtLeast,
@@ -28,6 +31,7 @@ from loopwright import (
     step,
 )
 from loopwright.errors import ConfigurationError, LoopwrightWarning, StepError
+from loopwright.search import Optimise
 from loopwright.testing import run_virtual
 
 from .support import entries_of, inline, play
@@ -390,6 +394,90 @@ def test_an_inner_loop_belongs_to_its_candidate() -> None:
     inner = Loop(lambda n, ctx: n + 1, name="inner", until=MaxIterations(2), adapt=lambda last: last.output)  # fmt: skip
     result = play(Loop(inner, lambda n: n / 10, candidates=2, name="l", until=MaxIterations(1)), 1)
     assert (result.output, list(result.loops)) == (3, ["inner", "l"])
+
+
+def test_the_first_iteration_of_each_chain_can_have_more() -> None:
+    """After a stall a chain begins, and its first iteration has `first` candidates."""
+
+    async def write(value: Any, ctx: Context) -> int:
+        return ctx.candidate
+
+    loop = Loop(
+        write, inline(lambda n: 0.5), candidates=Candidates(2, first=4), name="l",
+        on_stall=OnStall("fresh", patience=2), until=MaxIterations(5),
+    )  # fmt: skip
+    result = play(loop, "in")
+    assert [item.chain for item in result.history] == [1, 1, 1, 2, 2]
+    assert [len(item.candidates) for item in result.history] == [4, 2, 2, 4, 2]
+
+
+def test_a_sentence_is_asked_about_the_chosen_output_only() -> None:
+    """A judge of `until` sees one output in each iteration."""
+    asked: list[Any] = []
+
+    def agrees(output: str) -> bool:
+        asked.append(output)
+        return output.startswith("2")
+
+    sentence = Judged("it is good", judge=inline(agrees))
+    result = play(drafts(until=sentence | MaxIterations(3)), "in")
+    assert (asked, result.satisfied) == (["2: None"], True)
+
+
+@dataclass
+class Draft:
+    """A declared type of an output."""
+
+    text: str
+    words: int = 0
+
+
+def test_values_keep_their_declared_types() -> None:
+    """Each candidate, the combination and a resume give the types that `execute` declares."""
+
+    async def write(value: Draft, ctx: Context) -> Draft:
+        return Draft(f"{value.text}{ctx.candidate}", ctx.candidate)
+
+    def join(parts: list[dict[str, Any]]) -> Any:
+        return {"text": parts[0]["output"]["text"] + "+", "words": 9}
+
+    def adapt(last: Any) -> Draft:
+        assert type(last.output) is Draft
+        return last.output  # type: ignore[no-any-return]
+
+    loop = Loop(
+        write, inline(lambda draft: draft.words / 10), inline(adapt), name="l", until=MaxIterations(2),
+        candidates=Candidates(2, pick=Combine(inline(join))),
+    )  # fmt: skip
+    journal = MemoryJournal()
+    result = play(loop, Draft("a"), journal=journal, run_id="r")
+    assert [item.output for item in result.history] == [Draft("a2+", 9), Draft("a2+2+", 9)]
+    again = run_virtual(resume(loop, "r", journal=journal))
+    assert again.history == result.history
+    bad = Candidates(2, pick=Combine(inline(lambda parts: {"wrong": 1})))
+    result = play(replace_candidates(loop, bad), Draft("a"))
+    assert [row.state for row in result.history[0].candidates] == ["lost", "chosen", "failed"]
+    error = result.history[0].candidates[2].error
+    assert error is not None
+    assert "the combination is not a" in error.message
+
+
+def replace_candidates(loop: Loop, candidates: Candidates) -> Loop:
+    """Return a loop with other candidates."""
+    return Loop(loop.execute, loop.evaluate, loop.adapt, loop.until, name=loop.name, candidates=candidates)  # fmt: skip
+
+
+def test_each_candidate_has_a_proposal_of_its_own() -> None:
+    """An optimiser proposes one set of parameters for each; the record has the input of the chosen one."""
+    loop = Loop(
+        inline(lambda given: given), inline(lambda given: given["x"]), candidates=3, name="l",
+        optimise=Optimise({"x": {"float": [0.0, 1.0]}}, by="random"), until=MaxIterations(2),
+    )  # fmt: skip
+    result = play(loop, {"y": 1})
+    for item in result.history:
+        scores = [row.score for row in item.candidates]
+        assert len(set(scores)) == 3
+        assert item.input == {"y": 1, "x": max(scores)}
 
 
 @pytest.mark.parametrize(

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..conditions import MaxIterations, PhaseLimit
 from ..errors import ConfigurationError
 from ..records import MINIMISE, Evaluation, Iteration, as_evaluation
-from ..records.codec import Json
-from .confirmation import Sample, Standing, confirmation
-from .loop_options import LoopDeclaration, acting
-from .metrics import TAKES, LoopMetrics
-from .step import Step
+from .confirmation import Confirm, Sample, Standing, confirmation
+from .loop_options import LoopOptions, acting
+from .metrics import TAKES
+from .plan import RefineFrom
+from .step import as_step
 
 if TYPE_CHECKING:
     from .loop import LoopRun  # it imports this module
@@ -27,41 +27,31 @@ EXACT = "measures_exactly"  # the code of a warning
 MEAN = TAKES["mean"]
 
 
-def check_confirm(loop: LoopDeclaration) -> None:
+def check_confirm(loop: LoopOptions[Any, Any]) -> None:
     """Refuse a loop whose measurements cannot be confirmed.
 
     Raises:
         ConfigurationError: names the option.
     """
-
-    def refuse(why: str, *, option: str = "confirm") -> None:
+    why, option, stall = "", "confirm", loop.on_stall
+    always = "it always continues from the last accepted iteration"
+    rule = RefineFrom.of("best" if loop.refine_from is None else loop.refine_from).rule
+    step = next(acting(as_step(loop.evaluate), asks=True), None) if loop.evaluate else None
+    if not isinstance(loop.confirm, Confirm):
+        why = f"{loop.confirm!r:.60} is not a Confirm; use Confirm(alpha=0.05)"
+    elif loop.measured is None or not loop.measured.objective or not loop.evaluate:
+        why = "it needs an evaluator and an objective; declare metrics, such as metrics: {val_loss: minimise}"
+    elif stall is not None and stall.then in ("last", "fresh"):
+        why, option = f"{always}; on_stall: {stall.then} does not, use best", "on_stall"
+    elif rule != "best":
+        why, option = f"{always}; remove refine_from: {rule}", "refine_from"
+    elif step is not None:
+        why = (
+            f"measurements are repeated, and {step.name} must not run twice, or asks a person; declare it with "
+            "idempotent=True and without approve, or remove confirm"
+        )
+    if why:
         raise ConfigurationError(f"loop {loop.name}: confirm: {why}", option=option)
-
-    if loop.measured is None or not loop.measured.objective or loop.evaluate is None:
-        refuse("it needs an objective; declare metrics, such as metrics: {val_loss: minimise}")
-        return
-    stall = loop.on_stall
-    if stall is not None and stall.then in ("last", "fresh"):
-        refuse(
-            f"it continues from the last accepted iteration, and on_stall: {stall.then} does not; use best",
-            option="on_stall",
-        )
-    for step in acting(loop.evaluate):
-        refuse(
-            f"{step.name} must not run twice, and a measurement is repeated; declare it with idempotent=True, "
-            "or remove confirm"
-        )
-    for tool in _asking(loop.evaluate):
-        refuse(f"a person approves {tool.name}, and a measurement is repeated; remove approve")
-
-
-def _asking(step: Step) -> Iterable[Step]:
-    tools = getattr(step, "tools", ())
-    for tool in getattr(tools, "tools", tools):
-        if getattr(tool, "approve", False):
-            yield tool
-    for part in step.parts():
-        yield from _asking(part)
 
 
 async def confirmed(loop_run: LoopRun, item: Iteration) -> Evaluation:
@@ -71,20 +61,27 @@ async def confirmed(loop_run: LoopRun, item: Iteration) -> Evaluation:
         loop_run: the run of the loop.
         item: the record of the iteration so far, or of the input with the number 0.
     """
-    metrics, evaluation, files = loop_run.loop.measured, item.evaluation, loop_run.snapshots
-    assert metrics is not None
-    assert metrics.confirm is not None
-    assert evaluation is not None
+    loop: Any = loop_run.loop  # of a loop with an evaluator and an objective
+    metrics, files, replay = loop.measured, loop_run.snapshots, loop_run.run_state.replay
+    evaluation: Evaluation = metrics.scored(item.evaluation)
+    objective = metrics.metrics[metrics.objective]
     if files is not None and item.number:
         item = replace(item, files=files.current)
-    screening = sample_of(evaluation, metrics)
-    if screening is None or not metrics.may_count(item):
-        details = {key: item for key, item in evaluation.details.items() if key != "confirm"}
+    screening = _sample(evaluation, metrics.objective)
+    if screening is None or (item.number and not item.sound):
+        details = {key: value for key, value in evaluation.details.items() if key != "confirm"}
         return replace(evaluation, details=details)
-    evaluate = loop_run.loop.evaluate
-    assert evaluate is not None
-    objective = metrics.metrics[metrics.objective]
-    standing = _standing(loop_run, metrics)
+    standing, best, history = Standing(metrics.confirm.alpha, loop.limit), None, loop_run.history
+    if item.number:
+        best = history.best or Iteration(
+            0, output=loop_run.scope.initial, files=None if files is None else files.base
+        )
+        for one in (Iteration(0, evaluation=loop_run.scope.baseline), *history):
+            if (record := metrics.confirmation(one)) is not None:
+                standing.add(one.number, record)
+    elif replay is not None and replay.began(f"{loop_run.path}/1") is not None:
+        # All is on record, and a difference in the files is an edit of a person, which the loop adopts.
+        files = None
     deciding = confirmation(
         metrics.confirm,
         standing,
@@ -94,24 +91,21 @@ async def confirmed(loop_run: LoopRun, item: Iteration) -> Evaluation:
         sign=-1 if objective.direction == MINIMISE else 1,
         min_delta=objective.min_delta,
     )
+    measured = {"candidate": item, "base": item if standing.base is None or best is None else best}
     new: dict[str, list[Evaluation]] = {"base": [], "candidate": []}
-    outputs = {"candidate": (item.output, item.files), "base": (item.output, item.files)}
-    if standing.base is not None:
-        outputs["base"] = _base(loop_run)
     snapshot = None if files is None else files.current
     try:
         side = next(deciding)
         while True:
-            output, place = outputs[side]
             if files is not None:
-                await files.show(place)
+                await files.show(measured[side].files)
             path = f"confirm/{side}-{len(new[side]) + 1}"
-            measured = as_evaluation(await loop_run.ctx.call(path, evaluate, output))
-            new[side].append(measured)
-            failed = item.number and side == "candidate" and measured.passed is False
-            side = deciding.send(None if failed else sample_of(measured, metrics))
+            value = await loop_run.ctx.call(path, loop.evaluate, measured[side].output)
+            new[side].append(one := metrics.scored(as_evaluation(value)))
+            failed = item.number and side == "candidate" and one.refused
+            side = deciding.send(None if failed else _sample(one, metrics.objective))
     except StopIteration as end:
-        record: dict[str, Json] = end.value
+        record = end.value
     finally:
         # Also after a failure: the iteration is recorded with its own files.
         if files is not None and (new["base"] or new["candidate"]):
@@ -121,50 +115,25 @@ async def confirmed(loop_run: LoopRun, item: Iteration) -> Evaluation:
             f"measurements of {metrics.objective} do not differ, so one of each iteration is enough to compare",
             code=EXACT,
         )
-    return _with(evaluation, record, new["base" if standing.base is None else "candidate"], metrics)
+    # The first evaluation of a base was not chosen for its value, so it counts.
+    counted = [evaluation, *new["base"]] if standing.base is None else new["candidate"]
+    scores = [one.score for one in counted if one.score is not None]
+    return replace(
+        evaluation,
+        score=MEAN(scores) if scores and evaluation.score is not None else evaluation.score,
+        metrics={name: _mean(name, counted, value) for name, value in evaluation.metrics.items()},
+        details={**evaluation.details, "confirm": record},
+    )
 
 
-def sample_of(evaluation: Evaluation, metrics: LoopMetrics) -> Sample | None:
+def _mean(name: str, counted: list[Evaluation], value: float) -> float:
+    return MEAN([one.metrics[name] for one in counted if name in one.metrics] or [value])
+
+
+def _sample(evaluation: Evaluation, objective: str) -> Sample | None:
     """Return the value of the objective, of a data set those of its cases; None without one."""
-    value = evaluation.metrics.get(metrics.objective)
+    value, samples = evaluation.metrics.get(objective), evaluation.details.get("samples")
     if value is None or evaluation.undecided:
         return None
-    samples = evaluation.details.get("samples")
-    cases = samples.get(metrics.objective) if isinstance(samples, Mapping) else None
+    cases = samples.get(objective) if isinstance(samples, Mapping) else None
     return cases if isinstance(cases, Mapping) and cases else value
-
-
-def _standing(loop_run: LoopRun, metrics: LoopMetrics) -> Standing:
-    """Return what the records say, with that of the input."""
-    assert metrics.confirm is not None
-    standing = Standing(metrics.confirm.alpha, loop_run.loop.limit)
-    baseline = Iteration(0, evaluation=loop_run.scope.baseline)
-    for item in (baseline, *loop_run.history):
-        if (record := metrics.confirmation(item)) is not None:
-            standing.add(item.number, record)
-    return standing
-
-
-def _base(loop_run: LoopRun) -> tuple[Json, Mapping[str, Json] | None]:
-    """Return the output and the files of the last accepted iteration, or of the beginning."""
-    best, files = loop_run.history.best, loop_run.snapshots
-    if best is not None:
-        return best.output, best.files
-    return loop_run.scope.initial, None if files is None else files.base
-
-
-def _with(
-    evaluation: Evaluation, record: dict[str, Json], new: list[Evaluation], metrics: LoopMetrics
-) -> Evaluation:
-    """Return an evaluation with the record, and with the means of what was measured anew."""
-    values = dict(evaluation.metrics)
-    for name in values:
-        several = [one.metrics[name] for one in new if name in one.metrics]
-        # The first evaluation of a base was not chosen for its value, so it counts.
-        several += [values[name]] if "of" not in record else []
-        if several:
-            values[name] = MEAN(several)
-    if "candidate" in record:
-        values[metrics.objective] = MEAN(record["candidate"])
-    details = {**evaluation.details, "confirm": record}
-    return replace(evaluation, metrics=values, details=details)

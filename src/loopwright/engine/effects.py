@@ -109,11 +109,11 @@ async def _act(ctx: Context, step: Leaf, value: Json, started: Entry) -> Json:
             output = await gate.limit(run, functools.partial(act, argument, inner), path)
         if inner is not None and hasattr(inner, "curve"):
             # An evaluation, whatever type the function declares.
-            types, output = None, inner.curve.evaluated(output)
+            types, output = None, inner.curve.of(output)
         finished.value = output = _written(run, types, output, path)
     except StoppedEarly:
         assert inner is not None
-        finished.value = output = _written(run, None, inner.curve.end, path)
+        finished.value = output = _written(run, None, inner.curve.of(), path)
     except BaseException as error:
         # BaseException: a cancelled call must be settled too. `_broken` raises all other errors again.
         _broken(error, ctx, inner, started, finished)

@@ -19,7 +19,7 @@ import dataclasses
 import inspect
 import math
 import warnings
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack, cast, overload
 
@@ -70,6 +70,7 @@ from ..records import (
     Status,
     Stop,
     Usage,
+    begin_at,
     failure_of,
 )
 from ..records.codec import Json, error_line
@@ -105,6 +106,7 @@ from .step import (
     EvaluatorLike,
     In,
     Out,
+    Step,
     StepLike,
 )
 
@@ -120,7 +122,7 @@ __all__ = [
     "LoopRun",
     "any_of",
     "loop_of_rules",
-    "origin_of",
+    "origin_from",
 ]
 
 
@@ -194,8 +196,11 @@ class LoopRun:
     async def iterate(self) -> Iteration:
         """Adapt the input, execute it and evaluate the output; a failure is part of the iteration."""
         loop, attempt = self.loop, self.attempt()
-        call, ctx, inputs = attempt.call, attempt.ctx, None
-        count = 1 if loop.candidates is None else loop.candidates.count(self)
+        call, ctx, inputs, count = attempt.call, attempt.ctx, None, 1
+        if loop.candidates is not None:
+            from .candidates import count_of, run_candidates  # for the few loops that have them
+
+            count = count_of(self)
         try:
             if attempt.stage == "adapt" and loop.optimise is not None:
                 self.proposals = self.proposals or loop.optimise.begin(self)
@@ -206,8 +211,6 @@ class LoopRun:
                 # is on record and may be long. Recorded fingerprints contain the word, so it stays.
                 attempt.adapted(await call(ctx, "adapt", loop.adapt, self.continued(), "round"))
             if count > 1:
-                from .candidates import run_candidates  # for the few loops that have them
-
                 await run_candidates(self, attempt, count, inputs)
             else:
                 output = await call(ctx, "execute", loop.execute, attempt.input)
@@ -507,7 +510,7 @@ class LoopRun:
         stall = self.loop.on_stall
         stalled = False
         if stall is not None and stall.then == "ask":
-            stalled = stall.progress(self.history).stalled(self.history)
+            stalled = stall.stalled(self.history)
         if self.loop.approve or stalled:
             return approved(self, stop, stalled=stalled)
         return stop
@@ -594,6 +597,7 @@ class LoopRun:
         from .plan import Place, Plan, next_plan
 
         run, replay, history = self.run_state, self.run_state.replay, self.history
+        policies = policies.ordered(run.orders.get(self.loop.name))
         if replay is not None and (recorded := replay.plans.get(path)) is not None:
             plan = Plan.from_json(recorded)
         else:
@@ -617,7 +621,7 @@ class LoopRun:
 
     def compare_with(self, baseline: Evaluation | None) -> None:
         """Set what the first iterations are compared with."""
-        self.history.begin_at(origin_of(self.loop.measured, baseline))
+        begin_at(self.history, origin_from(self.loop.measured, baseline))
 
     async def _take_hints(self, event: str) -> None:
         """Make hints of the events that came for a loop which declares them."""
@@ -722,8 +726,9 @@ class LoopRun:
         for code, remark in remarks:
             run.warn(remark, self.path, code=code)
         result = self._result(stop, self._output(stop), self.account.settled, reported)
+        if loop.evaluate is not None and (steps := tuple(loop.evaluate.conclusions())):
+            result = replace(result, held_out=await self.concluded(steps, result))
         if self.snapshots is not None:
-            result = replace(result, held_out=await self.concluded(result))
             where = await self.snapshots.end(self.history, result, loop.keep)
             result = replace(result, workspace=where)
         if not run.silent:
@@ -742,9 +747,25 @@ class LoopRun:
         if loop.on_terminate is not None:
             await self._terminated()
 
-    async def concluded(self, result: Result) -> Mapping[str, Json] | None:
-        """Return what the conclusions of the evaluator returned; a loop with a workspace has them."""
-        return None
+    async def concluded(self, steps: Iterable[Step], result: Result) -> Mapping[str, Json] | None:
+        """Run the conclusions of the evaluator on the iteration of the result; their failure is a warning."""
+        chosen, run = self.chosen(result), self.run_state
+        if chosen is None or self.cut is not None:
+            return None
+        outputs: dict[str, Json] = {}
+        self.ctx.at(f"{self.path}/end")
+        for step in steps:
+            try:
+                outputs[step.name] = await self.ctx.call(step.name, step, chosen.number)
+            except (StepError, Stopped) as error:
+                run.warn(
+                    f"{step.name}: the held-out tests did not run: {error}", code="not_held_out"
+                )
+        return outputs or None
+
+    def chosen(self, result: Result) -> Iteration | None:
+        """Return the iteration of the result; None for the beginning."""
+        return self._chosen(result.reason)
 
     async def abandon(self) -> None:
         """Call `on_terminate` when the task of the loop is cancelled; the run can be resumed."""
@@ -766,12 +787,15 @@ class LoopRun:
         stop = self.run_state.cleaned_stop(stop)
         self._register(self._result(stop, self._output(stop), self.account.settled))
 
-    def _output(self, stop: Stop) -> Json:
+    def _chosen(self, reason: Reason) -> Iteration | None:
         history = self.history
-        satisfied = stop.reason.status is Status.SATISFIED
-        if satisfied and stop.reason is not Reason.IMPROVED and history.last is not None:
-            return history.last.output
-        chosen = history.latest_eligible if self.loop.keep == "last" else history.best
+        satisfied = reason.status is Status.SATISFIED
+        if satisfied and reason is not Reason.IMPROVED and history.last is not None:
+            return history.last
+        return history.latest_eligible if self.loop.keep == "last" else history.best
+
+    def _output(self, stop: Stop) -> Json:
+        history, chosen = self.history, self._chosen(stop.reason)
         if chosen is None:  # an output without a verdict is better than none
             others = (item for item in reversed(history) if not item.rejected)
             chosen = next((item for item in others if item.output is not None), None)
@@ -836,7 +860,7 @@ class LoopRun:
                 raise
 
 
-def origin_of(metrics: LoopMetrics | None, baseline: Evaluation | None) -> Origin:
+def origin_from(metrics: LoopMetrics | None, baseline: Evaluation | None) -> Origin:
     """Return what the first iterations of a loop are compared with."""
     if metrics is not None:
         return metrics.origin(baseline)
@@ -877,7 +901,14 @@ class Loop(LoopOptions[In, Out]):
             workflow around it.
         baseline: whether the input is evaluated before the first iteration. If it passes, the loop is
             satisfied without an iteration; templates have its feedback as `loop.feedback`.
-        on_stall: what happens after iterations without progress, an `OnStall`. Default: nothing.
+        on_stall: what happens after iterations without progress, an `OnStall`, or only its word. Default: nothing.
+        strategies: values by name, as `ctx.strategy`: each chain takes the next one. They need `on_stall`.
+        strategy_order: `declared`, or `learned`: those first that improved the best iteration of past runs most
+            often for their cost.
+        refine_from: the iteration from which the next one continues: the `last` or the `best` one of its chain, one
+            drawn by `sample` or `pareto`, or `{"rule": "sample", "power": 1.0, "fresh_share": 0.15}`.
+            Default: `last`.
+        candidates: how many outputs each iteration makes, of which one is chosen: a number, or `Candidates`. Default: 1.
         impossible: when evaluations that call the task impossible end the loop, an `Impossible`. Default: two
             in a row, from the third iteration on.
         undecided: what happens after evaluations in a row that could not decide, an `Undecided`. Default:
@@ -895,8 +926,11 @@ class Loop(LoopOptions[In, Out]):
             Default: none.
         metrics: how the loop orders and shows metrics of its evaluations, by name: `minimise`, `maximise`
             or a `Metric`. Default: they are recorded only.
-        objective: the metric that orders the iterations: the best one, `patience`, acceptance. Default: the
+        objective: the metric that orders the iterations: the best one, `patience`, acceptance. Of several, the
+            first one does, and `Result.front` has the iterations that no other one is better than. Default: the
             only metric with a direction, else the score.
+        confirm: a `Confirm`: an iteration is accepted only after a test of new measurements, of its output and of the
+            last accepted one. The loop continues from the last accepted iteration. Default: one value decides.
         score: a `MetricScore`: the score that a metric makes. Default: a metric makes no score.
         min_score: the score that satisfies the loop, as `ScoreAtLeast`. This and the next six are joined
             with `until`, which must not name the same limit. Default of each: none.
@@ -1133,6 +1167,7 @@ def loop_of_rules(name: str, rules: Mapping[str, Json]) -> Loop:
     Raises:
         ConfigurationError: for a condition that is not JSON, as a class of a Python program.
     """
+    from .confirmation import Confirm
     from .metrics import Metric
 
     read: Mapping[str, Callable[[Any], object]] = {
@@ -1142,6 +1177,7 @@ def loop_of_rules(name: str, rules: Mapping[str, Json]) -> Loop:
             name: Metric(**item) if isinstance(item, Mapping) else item
             for name, item in metrics.items()
         },
+        "confirm": lambda fields: Confirm(**fields),
         "on_stall": lambda fields: OnStall(**fields),
         "impossible": lambda fields: Impossible(**fields),
         # What happens then is in the record.

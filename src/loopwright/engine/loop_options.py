@@ -392,17 +392,21 @@ def check_surroundings(step: Step, *, in_workspace: bool = False) -> None:
         check_surroundings(part, in_workspace=in_workspace)
 
 
-def acting(step: Step) -> Iterator[Step]:
-    """Iterate over the steps that may not run twice: commands, agents, tools, and functions declared so."""
+def acting(step: Step, *, asks: bool = False) -> Iterator[Step]:
+    """Iterate over the steps that may not run twice: commands, agents, tools, and functions declared so.
+
+    With `asks`, tools whose calls a person approves are among them.
+    """
     if getattr(step, "idempotent", True) is False:
         yield step
     # Of a prompt, or of a judge, which keeps them with their limits.
     tools = getattr(step, "tools", ())
     for tool in getattr(tools, "tools", tools):
-        if getattr(tool, "idempotent", False) is not True:
+        approved = asks and getattr(tool, "approve", False)
+        if approved or getattr(tool, "idempotent", False) is not True:
             yield tool
     for part in step.parts():
-        yield from acting(part)
+        yield from acting(part, asks=asks)
 
 
 _CONDITIONS: Mapping[str, Callable[[Any], Condition]] = {
@@ -516,7 +520,11 @@ def measures_only(step: Step) -> bool:
     return getattr(step, "measures_only", False)
 
 
-_WORDS = {"on_failure": ("halt", "continue", "retry"), "keep": ("best", "last")}
+_WORDS = {
+    "on_failure": ("halt", "continue", "retry"),
+    "keep": ("best", "last"),
+    "strategy_order": ("declared", "learned"),
+}
 _LEAST = {"max_retries": 0, "max_failures": 1, "min_iterations": 1, "rejudge": 0}
 # The options that are objects, with an example of each.
 _POLICIES = (
@@ -593,12 +601,13 @@ def one_of(name: str, value: object, words: tuple[str, ...]) -> None:
 
 
 DEFAULT_LIMIT = 10  # iterations of a loop without a limit, so that no loop is endless
+MOST_CANDIDATES = 1024  # of an iteration
 MAX_DEPTH = 8  # loops within loops: iterations multiply with each level
 FAILURES_IN_A_ROW = 3
 # The options that decide when a loop ends, and with which output.
 RULES = (
     "until", "guards", "on_failure", "keep", "min_iterations", "max_failures", "metrics", "objective",
-    "on_stall", "impossible", "undecided", "explore",
+    "confirm", "on_stall", "impossible", "undecided", "explore",
 )  # fmt: skip
 LIMIT_UNREACHABLE = "limit_unreachable"
 NO_GOAL = "no_goal"  # the code of the warning, and its sentence
@@ -626,10 +635,11 @@ if TYPE_CHECKING:
         on_stall: OnStall | str | None
         candidates: Candidates | int | None
         strategies: Mapping[str, Json] | None
+        strategy_order: str
         refine_from: str | Mapping[str, Json] | None
         optimise: Optimise | None
         metrics: Mapping[str, str | Metric] | None
-        objective: str
+        objective: str | Sequence[str]
         score: MetricScore | Mapping[str, Json] | None
         confirm: Confirm | None
         impossible: Impossible
@@ -668,10 +678,11 @@ class LoopOptions(Value, CompositeStep[In, Out]):
     on_stall: OnStall | None = field(default=None, kw_only=True)
     candidates: Candidates | int | None = field(default=None, kw_only=True)
     strategies: Mapping[str, Json] | None = field(default=None, kw_only=True)
+    strategy_order: str = field(default="declared", kw_only=True)
     refine_from: str | Mapping[str, Json] | None = field(default=None, kw_only=True)
     optimise: Optimise | None = field(default=None, kw_only=True)
     metrics: Mapping[str, str | Metric] | None = field(default=None, kw_only=True)
-    objective: str = field(default="", kw_only=True)
+    objective: str | Sequence[str] = field(default="", kw_only=True)
     score: MetricScore | Mapping[str, Json] | None = field(default=None, kw_only=True)
     confirm: Confirm | None = field(default=None, kw_only=True)
     impossible: Impossible = field(default=Impossible(), kw_only=True)
@@ -729,7 +740,10 @@ class LoopOptions(Value, CompositeStep[In, Out]):
             from .candidates import candidates_of
 
             put("candidates", candidates_of(self.candidates).with_steps(self._retried))
-            put("_parts", (*self._parts, *self._candidates.parts()))
+            several = cast("Candidates", self.candidates)
+            put("_parts", (*self._parts, *several.parts()))
+            if self.workspace is not None:
+                several.check_workspace(self.workspace, self.name)
         put("name", self.name or as_step(self.execute).name)
         if "/" in self.name:
             raise ConfigurationError(f"loop: name: {self.name!r} has a slash; it is part of paths")
@@ -743,8 +757,12 @@ class LoopOptions(Value, CompositeStep[In, Out]):
         check_conditions(self.name, self.members, self.measured, cast("Step | None", self.evaluate))
         if self.optimise is not None:
             put("strategies", self.optimise.strategies_of(self))
-        declared = (self.on_stall, self.strategies, self.refine_from)
-        if any(policy is not None for policy in declared):
+        if self.confirm is not None:
+            from .confirming import check_confirm
+
+            check_confirm(self)
+        declared = (self.on_stall, self.strategies, self.refine_from, self.confirm)
+        if any(one is not None for one in declared) or self.strategy_order == "learned":
             from .plan import policies_of
 
             put("policies", policies_of(self))
@@ -757,10 +775,6 @@ class LoopOptions(Value, CompositeStep[In, Out]):
         put("approve", (self.approve,) if isinstance(self.approve, str) else tuple(self.approve))
         for moment in self.approve:
             one_of("loop: approve", moment, MOMENTS)
-        if self.confirm is not None:
-            from .confirming import check_confirm
-
-            check_confirm(cast("LoopDeclaration", self))
         if self.explore:
             check_exploration(cast("LoopDeclaration", self))
 
@@ -973,9 +987,14 @@ class LoopOptions(Value, CompositeStep[In, Out]):
             *([self._stall_text] if self.on_stall is not None else []),
             *self._policy_texts,
             *([self.optimise.fingerprint] if self.optimise is not None else []),
-            *self._candidates_text,
+            *([several.fingerprint(_written)] if (several := self.several) is not None else []),
             *([f"metrics {self.measured}"] if self.measured is not None else []),
             *([repr(self.confirm)] if self.confirm is not None else []),
+            *(
+                [f"objectives {' '.join(self.measured.objectives)}"]
+                if self.measured is not None and len(self.measured.objectives) > 1
+                else []
+            ),
             *([repr(self.impossible)] if self.impossible != Impossible() else []),
             *([repr(self.undecided)] if self.undecided != Undecided() else []),
             *(
@@ -994,14 +1013,10 @@ class LoopOptions(Value, CompositeStep[In, Out]):
         )
 
     @property
-    def _candidates(self) -> Candidates:
-        return cast("Candidates", self.candidates)
-
-    @property
-    def _candidates_text(self) -> Iterator[str]:
-        # With one candidate everything is as without the option.
-        if self.candidates is not None and self._candidates.most > 1:
-            yield self._candidates.fingerprint(_written)
+    def several(self) -> Candidates | None:
+        """Its candidates, completed; None with one, because then everything is as without the option."""
+        several = cast("Candidates | None", self.candidates)
+        return None if several is None or several.most == 1 else several
 
     @property
     def _stall_text(self) -> str:
@@ -1027,7 +1042,7 @@ class LoopOptions(Value, CompositeStep[In, Out]):
         if not of_workspace and former_version() >= 2:
             yield f"refine_from {self.policies and self.policies.refine_from}"
         if self.strategies is not None:
-            yield f"strategies {codec.encode(dict(self.strategies))}"
+            yield f"strategies {self.strategy_order} {codec.encode(dict(self.strategies))}"
 
     @functools.cached_property
     def watched(self) -> tuple[Condition, ...]:
@@ -1051,7 +1066,8 @@ class LoopOptions(Value, CompositeStep[In, Out]):
     @functools.cached_property
     def reads_past(self) -> bool:
         """Whether it, or a loop in it, has a setting that past runs decide."""
-        return uses_past(self.members) or any(part.reads_past for part in self.parts())
+        learns = self.strategy_order == "learned"
+        return learns or uses_past(self.members) or any(part.reads_past for part in self.parts())
 
     @functools.cached_property
     def explores(self) -> bool:

@@ -32,6 +32,7 @@ from .budgets import Account, EffectPermits
 from .step import Leaf
 
 if TYPE_CHECKING:
+    from ..journal.call_cache import CallCache
     from ..journal.events import Event
     from ..journal.replay import RecordedRun
     from ..memory import Memory
@@ -246,13 +247,14 @@ class RunResources(Mapping[str, Any]):
     Nothing is loaded or opened before a step reads it.
     """
 
-    __slots__ = ("_files", "_memory", "_passed", "_store", "opened")
+    __slots__ = ("_calls", "_files", "_memory", "_passed", "_store", "opened")
 
     def __init__(self, passed: Mapping[str, Any] | None, store: Journal | None) -> None:
         self._passed = passed or {}
         self._store = store
         self._memory: object = None
         self._files: FileStore | None = None
+        self._calls: CallCache | None = None
         self.opened: Memory | None = None  # the memory that was opened for this run
 
     def __getitem__(self, name: str) -> Any:
@@ -261,6 +263,14 @@ class RunResources(Mapping[str, Any]):
             if self._files is None:
                 self._files = getattr(self._store, "files", None) or FileStore()
             return self._files
+        if name == "call_cache":
+            if self._calls is None:
+                from ..journal.call_cache import cache_in_memory
+                from ..journal.events import events_in_memory
+
+                own = getattr(self._store, "call_cache", None)
+                self._calls = own or cache_in_memory(events_in_memory())
+            return self._calls
         if name == "live_lines":
             from ..journal.views import LiveLines
 
@@ -282,7 +292,7 @@ class RunResources(Mapping[str, Any]):
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return a resource, or the default; `Mapping.get` raises and catches an error for each that is missing."""
-        if name in ("memory", "file_store", "live_lines"):
+        if name in ("memory", "file_store", "live_lines", "call_cache"):
             return super().get(name, default)
         return self._passed.get(name, default)
 
@@ -351,6 +361,7 @@ class Run:
         "lost",
         "noise",
         "open_loops",
+        "orders",
         "outcomes",
         "owned",
         "permits",
@@ -428,6 +439,9 @@ class Run:
         self.timed: Stopped | None = None
         # A run that cannot be tuned has neither, which keeps many runs at once small.
         self.noise: Mapping[str, float] | None = self.replay.noise if self.replay else None
+        self.orders: Mapping[str, Sequence[str]] = (
+            self.replay.plans.get("", {}) if self.replay else {}
+        )
         self.tuned = self.replay.tuned if self.replay and self.replay.tuned else None
         self.open_loops: dict[str, Any] = {} if not self.silent else _NO_LOOPS
         self.limits: LiveLimits | None = None  # from the first notification on
@@ -551,6 +565,11 @@ class Run:
         """Record the noise of the scores of loops in past runs, and use it."""
         self.append(Entry("noise", "", self.now(), value=noise))
         self.noise = {loop: values["sigma"] for loop, values in noise.items()}
+
+    def ordered(self, orders: Mapping[str, Sequence[str]]) -> None:
+        """Record the order in which loops try their strategies, and use it."""
+        self.append(Entry("planned", "", self.now(), value=orders))
+        self.orders = orders
 
     def retune(self, entry: Entry) -> None:
         """Record a limit that a person changed; loops that begin from now on have it."""

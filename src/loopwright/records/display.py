@@ -220,7 +220,16 @@ def spent(usage: Usage, *, scripted: bool = False) -> str:
     if usage.unpriced:
         known = f"{plural(usage.unpriced, 'call')} without a known price"
         parts.append(known if usage.usd else "cost unknown")
+    if usage.cached:
+        calls, saved = from_cache(usage)
+        parts += [f"{calls} from the cache", *([saved] if saved else [])]
     return ", ".join(parts)
+
+
+def from_cache(usage: Usage) -> tuple[str, str]:
+    """Return how many of all calls a kept reply answered, and what they would have cost."""
+    calls = f"{usage.cached} of {plural(usage.cached + usage.calls, 'call')}"
+    return calls, f"{money(usage.saved)} saved" if usage.saved else ""
 
 
 def duration(seconds: float) -> str:
@@ -293,11 +302,9 @@ def confirmed(item: Iteration) -> str:
     record = details.get("confirm")
     if not isinstance(record, Mapping) or not record.get("tests"):
         return ""
-    p = record.get("p")
+    count, p = len(record.get("candidate", ())), record.get("p")
     chance = "" if p is None else "p < .0001, " if p < 0.0001 else f"p {p:.2g}, ".replace("0.", ".")
-    count = len(record.get("candidate", ()))
-    word = "confirmed" if item.accepted else "not confirmed"
-    return f"{word}, {chance}{count} + {count} measurements"
+    return f"{'' if item.accepted else 'not '}confirmed, {chance}{count} + {count} measurements"
 
 
 def rated(item: Iteration | None) -> str:

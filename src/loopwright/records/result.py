@@ -390,6 +390,11 @@ class Result(Record, Generic[Out]):
         return self.history.best
 
     @property
+    def front(self) -> list[Iteration[Any, Out]]:
+        """The iterations that no other one is better than in all objectives; none with fewer than two objectives."""
+        return self.history.front
+
+    @property
     def iterations(self) -> int:
         """The number of iterations in `history`."""
         return len(self.history)
@@ -466,6 +471,8 @@ class Result(Record, Generic[Out]):
             data["reported_score"] = self.reported_score
         if self.held_out:
             data["held_out"] = dict(self.held_out)
+        if front := self.front:
+            data["front"] = [item.number for item in front]
         if self.explored_iterations:
             data["explored_iterations"] = self.explored_iterations
         return data

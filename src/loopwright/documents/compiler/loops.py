@@ -320,6 +320,8 @@ def compile_loop(
         from .candidates import compile_candidates  # it imports this module
 
         options["candidates"] = compile_candidates(compilation, spec, (*path, "candidates"))
+    if evaluate is None and spec.evaluate is not None:
+        options.pop("confirm", None)  # its evaluator has problems, which are reported
     # With an objective, the loop looks for the best value until a limit ends it.
     if evaluate is not None and not (has_goal(until) or has_goal(guards) or spec.optimises):
         # `Loop` adds it too, but with a warning, which `lints` reports with its place instead.
@@ -362,6 +364,7 @@ _SAME = (
     "approve",
     "baseline",
     "explore",
+    "strategy_order",
 )
 
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
 from ...records.codec import Json
+from .datasets import DatasetFile, ErrorsSpec, GateSpec, MinibatchSpec, SplitNames
 from .evaluators import (
     AdaptSpec,
     CheckSpec,
     ConfidenceSpec,
+    ConfirmSpec,
     DeclaredMetric,
     JudgeSpec,
     MetricScoreSpec,
@@ -410,7 +412,10 @@ class ScoreSpec(Part):
 class EvaluateSpec(Part):
     """How an output is evaluated. Deterministic evaluators run first, and a model cannot overrule them."""
 
-    check: CheckSpec | None = Field(None, description="A deterministic check.")
+    check: CheckSpec | Literal["equals_expected"] | None = Field(
+        None,
+        description="A deterministic check. `equals_expected`: the output is what the case of a data set expects.",
+    )
     checklist: list[CheckSpec] | None = Field(
         None,
         min_length=1,
@@ -433,6 +438,9 @@ class EvaluateSpec(Part):
     python: str | None = Field(
         None, description="`package.module:function` that returns a score, a verdict or both."
     )
+    dataset: DatasetSpec | None = Field(
+        None, description="The mean score of the cases of a data set, on which the output is used."
+    )
     graded: bool = Field(
         False,
         description="Whether an output that fails at one of several evaluators keeps a score: the evaluators that passed, and the "
@@ -443,7 +451,7 @@ class EvaluateSpec(Part):
     def _something(self) -> EvaluateSpec:
         # By the fields that are set and not by their values: `python: null` is a mistake in that field.
         if not self.model_fields_set - {"graded"}:
-            kinds = "check, checklist, score, tests, metric, judge, confidence, python"
+            kinds = "check, checklist, score, tests, metric, judge, confidence, python, dataset"
             raise PydanticCustomError("evaluate", "needs one of {kinds}", {"kinds": kinds})
         return self
 
@@ -457,6 +465,52 @@ class EvaluateSpec(Part):
     def judge_spec(self) -> JudgeSpec | None:
         """The judge with its settings, also if only the criterion is written."""
         return JudgeSpec(criterion=self.judge) if isinstance(self.judge, str) else self.judge
+
+
+class CaseFields(Part):
+    """How the cases of a data set run and are evaluated."""
+
+    evaluate: EvaluateSpec | list[EvaluateSpec] = Field(
+        description="Evaluates an output of the task, with `case.expected`."
+    )
+    at_once: int = Field(
+        8, ge=1, le=1024, description="The maximum of cases that run concurrently."
+    )
+    repeat: int = Field(1, ge=1, le=1000, description="How often each case runs.")
+    errors: ErrorsSpec | None = Field(None, description="What happens after errors of cases.")
+    show: int = Field(
+        5,
+        ge=0,
+        le=100,
+        description="How many of the worst cases are shown; as feedback of a loop only training cases.",
+    )
+
+
+class DatasetSpec(DatasetFile, CaseFields):
+    """The cases of a data set as the evaluator of a loop."""
+
+    use: SplitNames | None = Field(
+        None, description="The splits that score an output. Default: all that is not held out."
+    )
+    run: Inline = Field(
+        description="Uses an output of the loop, which is its `value`, on a `case`. It does not see what is expected."
+    )
+    minibatch: MinibatchSpec | None = Field(
+        None, description="Cases on which an output must not be worse than its parent."
+    )
+
+
+class EvalSpec(CaseFields):
+    """A task that runs on the cases of a data set, and how its outputs are evaluated."""
+
+    dataset: DatasetFile = Field(description="The data set.")
+    use: SplitNames | None = Field(
+        None, description="The splits whose cases run. Default: all that is not held out."
+    )
+    task: Inline = Field(
+        description="What runs on each case; its input is `case.inputs`. It does not see what is expected."
+    )
+    gate: GateSpec | None = Field(None, description="What the result must reach.")
 
 
 LifecycleEvent = Literal["iteration", "limit"]
@@ -507,10 +561,13 @@ class OptimiseSpec(Part):
         "are the strategies of the loop: a stall hands over to the next one.",
     )
     startup: int = Field(
-        10, ge=1, description="The evaluated proposals before `tpe` models them. Until then it draws."
+        10,
+        ge=1,
+        description="The evaluated proposals before `tpe` models them. Until then it draws.",
     )
     reuse: bool = Field(
-        False, description="Whether another proposal takes the place of one that was evaluated before."
+        False,
+        description="Whether another proposal takes the place of one that was evaluated before.",
     )
 
 
@@ -672,9 +729,15 @@ class LoopSpec(Part):
         description="Metrics of the evaluations by name: `minimise`, `maximise`, or an object with the unit and more. "
         "Others are recorded and order nothing.",
     )
-    objective: str = Field(
+    objective: str | list[str] = Field(
         "",
-        description="The metric that orders the iterations. Default: the only one with a direction, else the score.",
+        description="The metric that orders the iterations, or several: the first one orders them, and `Result.front` has "
+        "those that no other one is better than. Default: the only one with a direction, else the score.",
+    )
+    confirm: ConfirmSpec | None = Field(
+        None,
+        description="Accept an iteration only after a test of new measurements. The loop then continues from the last "
+        "accepted iteration.",
     )
     score: MetricScoreSpec | None = Field(
         None, description="The score that a metric makes. Default: a metric makes no score."
@@ -689,6 +752,10 @@ class LoopSpec(Part):
     strategies: dict[str, Json] | None = Field(
         None,
         description="Values by name, as `loop.strategy`: each chain takes the next one. They need on_stall.",
+    )
+    strategy_order: Literal["declared", "learned"] = Field(
+        "declared",
+        description="`learned`: those first that improved the best iteration of past runs most often for their cost.",
     )
     refine_from: RefineFromSpec | ParentRule | None = Field(
         None,
@@ -835,7 +902,11 @@ class Document(ModelFields):
     timeout: Seconds | None = Field(None, description="Time limit for the run.")
     at_once: int = Field(1, ge=1, le=256, description="The maximum of steps that run concurrently.")
     steps: list[StepSpec] = Field(
-        min_length=1, description="Steps, in order. `needs` changes the order."
+        [], min_length=1, description="Steps, in order. `needs` changes the order."
+    )
+    eval: EvalSpec | None = Field(
+        None,
+        description="In place of steps: a task that runs on the cases of a data set, and is scored.",
     )
     output: str | None = Field(
         None, description="The step whose output is the workflow's; default: the last."
@@ -844,6 +915,22 @@ class Document(ModelFields):
         None,
         description="The folder in which all commands run: one for the run. A loop continues from the files of the step before.",
     )
+
+    # For editors: no other model has two keys of which it needs one.
+    model_config = ConfigDict(
+        json_schema_extra={"anyOf": [{"required": ["steps"]}, {"required": ["eval"]}]}
+    )
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Document:
+        if not self.steps and self.eval is None:
+            raise PydanticCustomError("document", "needs 'steps'")
+        if self.steps and self.eval is not None:
+            raise PydanticCustomError(
+                "document",
+                "has both steps and eval; put the steps into a document of their own, and name it as the task",
+            )
+        return self
 
     @model_validator(mode="after")
     def _one_input(self) -> Document:

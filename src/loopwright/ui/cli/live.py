@@ -222,7 +222,9 @@ def ending_text(result: Result, status: str = "", *, scripted: bool = False) -> 
         facts.append(f"second evaluation: {texts.score(result.reported_score)}")
     owners = (result,) if result.held_out else result.loops.values()
     hidden = [one for loop in owners for one in (loop.held_out or {}).values()]
-    facts.extend(f"held-out tests: {one['passing']} of {one['total']} pass" for one in hidden)
+    for one in hidden:
+        what = "held out" if "dataset" in one else "held-out tests"
+        facts.append(f"{what}: {texts.held_out(one)}")
     if result.explored_iterations:
         facts.append(texts.plural(result.explored_iterations, "explored iteration"))
     return f"{parts[0]} ({', '.join(facts)})"
