@@ -37,7 +37,10 @@ KINDS = {
 def weibull(seed: object, count: int) -> list[Case]:
     """Return cases of the kind on which the rule learns."""
     return [
-        Case({"kind": "weibull", "seed": f"{seed} {n}", "count": LENGTH, "bin": 100}, id=f"{seed} {n}")
+        Case(
+            {"kind": "weibull", "seed": f"{seed} {n}", "count": LENGTH, "bin": 100},
+            id=f"{seed} {n}",
+        )
         for n in range(count)
     ]
 
@@ -46,7 +49,10 @@ def short(kind: str) -> list[Case]:
     """Return the 20 short lists of a kind."""
     low, high, size = KINDS[kind]
     return [
-        Case({"kind": kind, "seed": n, "count": 60, "sizes": [low, high], "bin": size}, id=f"{kind} {n}")
+        Case(
+            {"kind": kind, "seed": n, "count": 60, "sizes": [low, high], "bin": size},
+            id=f"{kind} {n}",
+        )
         for n in range(20)
     ]
 
@@ -89,7 +95,9 @@ def main(seeds: int) -> int:
     """Print a row for each seed; return 1 if a bound is missed."""
     best_fit = {kind: on_short(BEST_FIT, kind) for kind in KINDS}
     confirmed, refused, values, began = 0, dict.fromkeys(KINDS, 0), [], time.monotonic()
-    print("excess over the fewest bins, in percent; [95 %] of the paired difference of the scores, held out")
+    print(
+        "excess over the fewest bins, in percent; [95 %] of the paired difference of the scores, held out"
+    )
     for seed in range(seeds):
         with tempfile.TemporaryDirectory() as folder:
             data = Dataset.load(files(Path(folder, "lists"), seed))
@@ -100,17 +108,25 @@ def main(seeds: int) -> int:
         # The mean of the shares is not the share of the means, but for lists of one length they are close.
         better = held["difference"]["low"] > 0
         confirmed += better and values[-1] <= BOUND
-        cells = [f"Weibull {values[-1]:5.2f} [{held['difference']['low']:+.4f}, {held['difference']['high']:+.4f}]"]
+        cells = [
+            f"Weibull {values[-1]:5.2f} [{held['difference']['low']:+.4f}, {held['difference']['high']:+.4f}]"
+        ]
         for kind, base in best_fit.items():
             found = on_short(result.output, kind).compared(base)
             shown = found.baseline or {}
             refused[kind] += not shown["low"] > 0
-            cells.append(f"{kind} {found.metrics['excess']:5.1f} [{shown['low']:+.3f}, {shown['high']:+.3f}]")
+            cells.append(
+                f"{kind} {found.metrics['excess']:5.1f} [{shown['low']:+.3f}, {shown['high']:+.3f}]"
+            )
         print(f"seed {seed:2}: {'; '.join(cells)}", flush=True)
     bases = ", ".join(f"{kind} {base.metrics['excess']:.1f}" for kind, base in best_fit.items())
     print(f"Best Fit: {bases}")
-    print(f"median on Weibull {statistics.median(values):.2f}, at most {BOUND} and better than Best Fit in {confirmed} of {seeds}")
-    print(f"refused as better than Best Fit: {refused}; {(time.monotonic() - began) / 60:.1f} minutes")
+    print(
+        f"median on Weibull {statistics.median(values):.2f}, at most {BOUND} and better than Best Fit in {confirmed} of {seeds}"
+    )
+    print(
+        f"refused as better than Best Fit: {refused}; {(time.monotonic() - began) / 60:.1f} minutes"
+    )
     missed = confirmed < ENOUGH * seeds or any(count < seeds for count in refused.values())
     return int(missed)
 

@@ -70,9 +70,14 @@ def excess(packed: dict[str, int]) -> dict[str, Any]:
 
 
 def mutate(table: list[float] | None, ctx: Context) -> list[float]:
-    """Change the scores of a range of gaps: what an agent would do to the rule, as a seeded program."""
-    draw = ctx.random
-    first = draw.randrange(STEPS + 1)
-    last = min(STEPS, first + draw.randrange(1, 40))
-    change = draw.choice([-1, 1]) * draw.choice([5, 20, 60, 200])
-    return [score + change * (first <= gap <= last) for gap, score in enumerate(table or BEST_FIT)]
+    """Change a rule as a seeded program, where an agent would: avoid a band of gaps, or shift a range of scores."""
+    draw, changed = ctx.random, list(table or BEST_FIT)
+    if draw.random() < 0.5:
+        first = draw.randrange(10)
+        for gap in range(first, first + draw.randrange(5, 45)):
+            changed[gap] = -1000.0 - gap  # a new bin scores higher
+        return changed
+    first, change = draw.randrange(STEPS + 1), draw.choice([-1, 1]) * draw.choice([5, 20, 60, 200])
+    for gap in range(first, min(STEPS, first + draw.randrange(40)) + 1):
+        changed[gap] += change
+    return changed
