@@ -19,11 +19,19 @@ from pathlib import Path
 from typing import Any
 
 from loopwright import (
-    Candidates, Case, Dataset, EvalResult, Loop, MaxIterations, evaluate_sync, on_cases, run,
+    Candidates,
+    Case,
+    Dataset,
+    EvalResult,
+    Loop,
+    MaxIterations,
+    evaluate_sync,
+    on_cases,
+    run,
 )  # fmt: skip
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "bin_packing"))
-from packing import BEST_FIT, excess, mutate, pack  # noqa: E402, after its folder is known
+from packing import BEST_FIT, excess, mutate, pack
 
 BOUND, ENOUGH, LENGTH = 2.0, 0.9, 5000
 ITERATIONS = 40
