@@ -123,6 +123,6 @@ def test_check_shows_the_shape_of_a_loop(tmp_path: Path) -> None:
     calls = found.plan()["worst_case_calls"]
     assert calls == 12 * 4 * 3
     assert line == (
-        f"title: 4 candidates × ≤ 12 iterations, a new chain after 2 stalls, 2 strategies, worst case {calls} calls"
+        f"title: 4 candidates × ≤ 12 iterations, a new chain after 2 stalls, 2 strategies, worst case {calls} calls"  # noqa: RUF001
     )
     assert "shape" not in loaded(tmp_path, LOOP).plan()

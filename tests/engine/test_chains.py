@@ -37,7 +37,7 @@ from loopwright.conditions import progress
 from loopwright.engine.plan import Policies, RefineFrom, next_plan
 from loopwright.errors import ConfigurationError, ReplayMismatch
 from loopwright.journal.questions import answer, pending
-from loopwright.records import Origin
+from loopwright.records import Origin, begin_at
 from loopwright.templates.variables import loop_variables
 
 from .kept_files import TextSource
@@ -345,7 +345,7 @@ def test_no_progress_is_the_rule_of_on_stall(
 def evaluations(*given_evaluations: Evaluation, origin: Evaluation | None = None) -> History:
     history = History(Iteration(n, evaluation=one) for n, one in enumerate(given_evaluations, 1))
     if origin is not None:
-        history.begin_at(Origin(origin, origin.standing))
+        begin_at(history, Origin(origin, origin.standing))
     return history
 
 
@@ -400,7 +400,8 @@ def test_restarts_end_the_loop() -> None:
     result = run_sync(seen.loop(on_stall=OnStall("fresh", patience=2, restarts=1)), "")
     assert (result.reason.value, result.iterations, result.output) == ("no_progress", 7, "output 2")
     assert result.detail.endswith("for 2 iterations, 2 times")
-    assert result.history.chains[2].number == 5
+    assert {number: item.number for number, item in result.chains.items()} == {1: 2, 2: 5}
+    assert result.to_json()["chains"] == [{"chain": 1, "best": 2}, {"chain": 2, "best": 5}]
 
 
 async def test_what_is_explored_stays_in_its_chain() -> None:

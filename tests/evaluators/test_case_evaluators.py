@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from loopwright import Case, Context, EvalResult, Usage, evaluate, run_sync
+from engine.support import DyingJournal
+from loopwright import Case, Context, EvalResult, Usage, evaluate, run_sync, sequence
+from loopwright.errors import OwnershipLost
 from loopwright.evaluators import check, checklist
 from loopwright.testing import run_virtual
 
@@ -86,3 +89,32 @@ def test_time_and_cost_need_a_task_of_a_case() -> None:
     error = run_sync(check(max_seconds=1), "x").error
     assert error is not None
     assert "max_seconds and max_usd are for the task of an evaluation on cases" in error.message
+
+
+def test_the_time_of_a_task_survives_a_kill() -> None:
+    """Killed at any write and resumed, the same cases keep within the limit, also where the journal has their task."""
+
+    async def part(seconds: float, ctx: Context) -> float:
+        await ctx.sleep(seconds / 2)
+        return seconds
+
+    cases = [Case(3, id="slow"), Case(1, id="fast")]
+
+    def live(journal: DyingJournal) -> EvalResult | None:
+        work = sequence(part, part)
+        try:
+            return scored(work, cases, check(max_seconds=2), journal=journal, run_id="r")
+        except (asyncio.CancelledError, OwnershipLost):
+            return None
+
+    whole = DyingJournal()
+    assert live(whole) is not None
+    for at in range(1, whole.appended + 1):
+        dying = DyingJournal(at)
+        assert live(dying) is None
+        dying.at = 0
+        result = live(dying)
+        assert result is not None
+        states = {row[0]: row[2] for row in result.rows}
+        # A task in progress at the kill begins again, and only that.
+        assert states == {"slow": "failed", "fast": "passed"}, f"died at write {at}"

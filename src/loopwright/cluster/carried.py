@@ -69,7 +69,7 @@ class Carried:
 
 # Settings that change what a document does.
 _SETTINGS = (
-    "sets", "model", "model_url", "agents", "lenient", "strict", "max_usd", "max_calls", "max_total_tokens",
+    "sets", "model", "model_url", "cache", "agents", "lenient", "strict", "max_usd", "max_calls", "max_total_tokens",
     "max_effects",
 )  # fmt: skip
 

@@ -33,8 +33,9 @@ class ForeignCase:
     Args:
         line: where it stands.
         values: the fields of a case.
-        judges: the judges, each as the value of `judge:` in a document.
-        programs: the Python assertions.
+        judges: the judges, each as the value of `judge:` in a document, but for a `criterion` that is no template, and
+            `expected`, whether it sees what is expected.
+        programs: the Python assertions: `code`, and `inverse`, whether it must not hold.
     """
 
     line: int

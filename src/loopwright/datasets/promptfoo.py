@@ -138,7 +138,7 @@ def _assertion(
     """Return an assertion as an item of a checklist; a judge or a program is added to the case."""
     data, at = assertion
     if not isinstance(data, Mapping) or not isinstance(data.get("type"), str):
-        foreign.refuse(at, "this is no assertion, which is an object with `type`")
+        foreign.refuse(at, "expected an assertion, an object with `type`")
         return None
     kind = data["type"]
     inverse = kind.startswith("not-")

@@ -46,7 +46,7 @@ def read_pydantic_evals(source: Any) -> Foreign:
             foreign.evaluate.append(Located(evaluator, at))
     for at, item in _items(foreign, data["cases"], ("cases",)):
         if not isinstance(item, Mapping):
-            foreign.refuse(at, "this is no case, which is an object with `inputs`")
+            foreign.refuse(at, "a case must be an object with `inputs`")
             continue
         foreign.only(at, item, (*_CASE, "evaluators"))
         values = {ours: item[key] for key, ours in _CASE.items() if item.get(key) is not None}
@@ -72,7 +72,7 @@ def read_pydantic_evals(source: Any) -> Foreign:
 
 def _items(foreign: Foreign, value: Json, at: Place) -> list[tuple[Place, Json]]:
     if value is not None and not isinstance(value, list):
-        foreign.refuse(at, "this is no list")
+        foreign.refuse(at, "expected a list")
         return []
     return [((*at, number), item) for number, item in enumerate(value or [])]
 
@@ -137,17 +137,13 @@ def _is_instance(foreign: Foreign, given: Mapping[str, Json], at: Place) -> Json
 
 
 def _judge(foreign: Foreign, given: Mapping[str, Json], at: Place) -> Json:
-    # Its own text is no template.
-    criterion = str(given["rubric"])
-    if "{{" in criterion or "{%" in criterion:
-        criterion = f"{{% raw %}}{criterion}{{% endraw %}}"
-    if given.get("include_expected_output"):
-        criterion += "\n\nThe expected output:\n{{ case.expected }}"
     if given.get("assertion") is False:
         foreign.refuse(at, "a judge gives a verdict; remove `assertion: false`")
     settings = given.get("model_settings") or {}
     foreign.only(at, settings, ("temperature", "max_tokens"))
-    judge: dict[str, Json] = {"criterion": criterion, **settings}
+    judge: dict[str, Json] = {"criterion": str(given["rubric"]), **settings}
+    if given.get("include_expected_output"):
+        judge["expected"] = True
     if given.get("include_input"):
         judge["goal"] = "{{ case.inputs }}"
     if "model" in given:

@@ -35,9 +35,10 @@ __all__ = [
 
 PASSED, FAILED, ERRORED, UNDECIDED, SKIPPED = "passed", "failed", "errored", "undecided", "skipped"
 STATES = (PASSED, FAILED, ERRORED, UNDECIDED, SKIPPED)
+FIGURES = ("dataset", "counts", "score", "metrics", "worst", "errors")  # of a summary
 Row = Sequence[Json]
 _ERRORS = 5  # that a summary shows
-_SHARD = re.compile(r"[^/]+/cases/s([0-9]+)")  # of the step of a run
+_SHARD = re.compile(r"[^/]+(?:/eval)?/cases/s([0-9]+)")
 
 
 def rank_of(row: Mapping[str, Json]) -> tuple[float, int, int]:
@@ -265,7 +266,7 @@ class EvalResult(Record):
         """Return the result of a run of an evaluation, with the rows that its journal has; see `recorded_rows`."""
         parts = {
             name: result.output[name]
-            for name in ("dataset", "counts", "score", "metrics", "worst", "errors")
+            for name in FIGURES
             if isinstance(result.output, Mapping) and name in result.output
         }
         return cls(
@@ -312,7 +313,7 @@ class EvalResult(Record):
         if gate.max_drop is not None and self.baseline is None:
             raise ConfigurationError("gate: max_drop needs a baseline to compare with; name a run")
         difference = (self.baseline or {}).get("difference")
-        drop = None if gate.max_drop is None else -gate.max_drop
+        drop = None if gate.max_drop is None else 0 - gate.max_drop
         for name, value, least in (
             ("mean", score.get("mean"), gate.mean_at_least),
             ("lower limit", score.get("low"), gate.lower_at_least),
@@ -326,12 +327,22 @@ class EvalResult(Record):
 
 def recorded_rows(entries: Iterable[Entry]) -> list[Row]:
     """Return the rows of an evaluation from the entries of its run, in the order of the file."""
+    return [row for shard in _recorded_shards(entries) for row in shard["rows"]]
+
+
+def recorded_groups(entries: Iterable[Entry]) -> dict[str, str]:
+    """Return the groups of cases by ID from the entries of the run of their evaluation."""
+    shards = _recorded_shards(entries)
+    return {name: group for shard in shards for name, group in shard.get("groups", {}).items()}
+
+
+def _recorded_shards(entries: Iterable[Entry]) -> list[Mapping[str, Json]]:
     shards = {}
     for entry in surviving([*entries]):
         place = _SHARD.fullmatch(entry.path) if entry.kind == "folded" else None
         if place is not None:
-            shards[int(place[1])] = entry.value["value"]["rows"]
-    return [row for number in sorted(shards) for row in shards[number]]
+            shards[int(place[1])] = entry.value["value"]
+    return [shards[number] for number in sorted(shards)]
 
 
 def paired(

@@ -18,7 +18,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from ..conditions import Budget, Condition, Passed, check_safely, has_goal
 from ..errors import (
@@ -30,7 +30,16 @@ from ..errors import (
     nearest,
 )
 from ..journal import Entry
-from ..records import NOTHING, Candidate, Failure, History, Iteration, Reason, codec
+from ..records import (
+    NOTHING,
+    Candidate,
+    Evaluation,
+    Failure,
+    History,
+    Iteration,
+    Reason,
+    codec,
+)
 from ..records.codec import Json
 from ..records.typed import Value, json_of
 from .budgets import Account
@@ -44,7 +53,7 @@ from .step import Step, StepLike, as_step, digest_of, source_digest
 if TYPE_CHECKING:
     from .loop import LoopRun  # it imports this module
 
-__all__ = ["Candidates", "Combine", "Duel", "candidates_of", "run_candidates"]
+__all__ = ["Candidates", "Combine", "Duel", "candidates_of", "count_of", "run_candidates"]
 
 AT_ONCE = 8  # candidates at a time, unless a loop says otherwise
 PICKS = ("score", "first_pass", "ask")
@@ -52,7 +61,6 @@ POSITION = "judge_follows_position"  # the code of a warning
 _PAIRS = 10  # pairs after which the warning may come
 # Notes: limits on the number of effects do not count them.
 _ENDED, _CHOICE, _PAIR = "note.candidate:1", "note.choice:1", "note.pair:1"
-Picker = Callable[[Sequence[Candidate]], Any]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -125,17 +133,18 @@ class Candidates(Value):
     first: int | None = field(default=None, kw_only=True)
     at_once: int | None = field(default=None, kw_only=True)
     vary: Sequence[Json] = field(default=(), kw_only=True)
-    pick: str | Duel | Combine | Picker = field(default="score", kw_only=True)
+    pick: str | Duel | Combine | Callable[[list[Candidate]], Any] = field(
+        default="score", kw_only=True
+    )
     stop_rest: Condition | None = field(default=None, kw_only=True)
     min_ok: int = field(default=1, kw_only=True)
     budget: Budget | None = field(default=None, kw_only=True)
-    noun: ClassVar[str] = "candidates"
 
     def __post_init__(self) -> None:
         put = functools.partial(object.__setattr__, self)
         for name in ("n", "first", "at_once", "min_ok"):
             value = getattr(self, name)
-            if value is None and name != "n" and name != "min_ok":
+            if value is None and name in ("first", "at_once"):
                 continue
             if codec.integer(f"candidates: {name}", value, minimum=1) > MOST_CANDIDATES:
                 raise ConfigurationError(
@@ -157,17 +166,15 @@ class Candidates(Value):
                     f"candidates: pick: {self.pick!r} is none of {', '.join(PICKS)}, a Duel, a Combine or a "
                     f"function{nearest(self.pick, PICKS)}"
                 )
-        elif isinstance(self.pick, Duel):
-            put("pick", Duel(as_step(self.pick.judge)))
-        elif isinstance(self.pick, Combine):
-            put("pick", Combine(as_step(self.pick.step)))
+        elif (step := _step_of(self.pick)) is not None:
+            put("pick", _with_step(self.pick, step))
         elif not callable(self.pick):
             raise ConfigurationError(f"candidates: pick: {self.pick!r:.60} is not a function")
         if self.stop_rest is not None and not (
             isinstance(self.stop_rest, Condition) and has_goal(self.stop_rest)
         ):
             raise ConfigurationError(
-                f"candidates: stop_rest: {self.stop_rest!r:.60} is not a condition of success; use Passed()"
+                f"candidates: stop_rest: {self.stop_rest!r:.60} is not a condition of success, such as passed"
             )
         if self.pick == "first_pass":
             put("stop_rest", self.stop_rest or Passed())
@@ -195,22 +202,17 @@ class Candidates(Value):
 
     def with_steps(self, wrap: Callable[[Step], Step]) -> Candidates:
         """Return the same with its judge, or the step that combines, wrapped."""
-        if isinstance(self.pick, Duel):
-            return replace(self, pick=Duel(wrap(as_step(self.pick.judge))))
-        if isinstance(self.pick, Combine):
-            return replace(self, pick=Combine(wrap(as_step(self.pick.step))))
-        return self
+        step = _step_of(self.pick)
+        return self if step is None else replace(self, pick=_with_step(self.pick, wrap(step)))
 
     def parts(self) -> Iterable[Step]:
-        """Return the steps besides those of the loop: the judge of a duel, or the step that combines."""
-        if isinstance(self.pick, Duel):
-            return [as_step(self.pick.judge)]
-        return [as_step(self.pick.step)] if isinstance(self.pick, Combine) else []
+        """Return the steps besides those of the loop."""
+        return filter(None, [_step_of(self.pick)])
 
     def fingerprint(self, written: Callable[[Condition], str]) -> str:
         """Return a digest of what decides the result: not of the number at a time."""
         word = self.pick if isinstance(self.pick, str) else type(self.pick).__name__
-        rule = "" if isinstance(self.pick, str | Duel | Combine) else source_digest(self.pick)
+        rule = source_digest(self.pick) if callable(self.pick) else ""
         return digest_of(
             "candidates",
             f"{self.n} {self.first} {self.min_ok} {word} {rule} {self.budget!r}",
@@ -219,19 +221,21 @@ class Candidates(Value):
             *(part.fingerprint for part in self.parts()),
         )
 
-    def count(self, loop_run: LoopRun) -> int:
-        """Return the number of candidates of the iteration that a loop has begun."""
-        tuned, number = loop_run.run_state.tuned, self.n
-        if tuned is not None:
-            # That of its beginning, because a resume must begin the same ones.
-            number = tuned.of(loop_run.path, loop_run.began).get("candidates", number)
-        place = loop_run.scope.place
-        begins = not loop_run.history if place is None else not place.own
-        return (self.first or number) if begins else number
-
     def varied(self, number: int) -> Json:
         """Return what differs in a candidate, or None."""
         return self.vary[(number - 1) % len(self.vary)] if self.vary else None
+
+
+def _step_of(pick: object) -> Step | None:
+    """Return the judge of a duel, or the step that combines; None for another pick."""
+    if isinstance(pick, Duel):
+        return as_step(pick.judge)
+    return as_step(pick.step) if isinstance(pick, Combine) else None
+
+
+def _with_step(pick: object, step: Step) -> Duel | Combine:
+    """Return the same kind of pick with another step."""
+    return Duel(step) if isinstance(pick, Duel) else Combine(step)
 
 
 def candidates_of(value: object) -> Candidates:
@@ -249,56 +253,52 @@ def candidates_of(value: object) -> Candidates:
     )
 
 
-class _Ended:
-    """A candidate that has ended: its attempt, and its record as that of an iteration."""
+def count_of(loop_run: LoopRun) -> int:
+    """Return the number of candidates of the iteration that a loop has begun."""
+    several, tuned, place = loop_run.loop.candidates, loop_run.run_state.tuned, loop_run.scope.place
+    assert several is not None
+    # That of its beginning, because a resume must begin the same ones.
+    limits = {} if tuned is None else tuned.of(loop_run.path, loop_run.began)
+    number: int = limits.get("candidates", several.n)
+    begins = not loop_run.history if place is None else not place.own
+    return (several.first or number) if begins else number
 
-    __slots__ = (
-        "attempt",
-        "files",
-        "item",
-        "number",
-        "refused",
-        "seconds",
-        "skipped",
-        "stop",
-        "vary",
-    )
+
+class _Ended:
+    """A candidate that began, and once it has ended its record as that of an iteration."""
+
+    __slots__ = ("attempt", "files", "item", "number", "refused", "skipped", "stop", "vary")
 
     def __init__(self, number: int, attempt: Attempt, vary: Json) -> None:
         self.number, self.attempt, self.vary = number, attempt, vary
         self.item: Iteration = Iteration(number)
-        self.seconds = 0.0
-        self.skipped = False
-        self.refused = False  # by a deterministic evaluator
+        self.skipped = self.refused = False  # refused by a deterministic evaluator
         self.files: Snapshots | None = None  # its own, in a loop with a workspace
         self.stop: Stopped | None = None  # by a budget without headroom
 
     @property
     def merit(self) -> tuple[bool, bool, bool, bool, float, int]:
         """The key of its place among the others: the best one has the lowest."""
-        item = self.item
-        rank = item.rank
-        ranked = rank is not None
-        valued = ranked or item.accepted is None
-        best = -rank if rank is not None else 0.0
-        return not valued, self.refused, item.passed is not True, not ranked, best, self.number
+        item, rank = self.item, self.item.rank
+        valued = rank is not None or item.accepted is None
+        passed, best = item.passed is True, 0.0 if rank is None else -rank
+        return not valued, self.refused, not passed, rank is None, best, self.number
 
-    def row(self, state: str, path: str) -> Candidate:
+    def row(self, state: str) -> Candidate:
         """Return its row in the record of the iteration."""
-        item = self.item
-        evaluation = item.evaluation
+        item, evaluation = self.item, self.item.evaluation or Evaluation()
         return Candidate(
             self.number,
             state,
-            item.score,
-            item.passed,
-            {} if evaluation is None else dict(evaluation.metrics),
-            "" if evaluation is None else evaluation.feedback,
+            evaluation.score,
+            evaluation.passed,
+            dict(evaluation.metrics),
+            evaluation.feedback,
             item.error,
             self.vary,
             item.usage,
-            round(self.seconds, 6),
-            path,
+            round(item.seconds, 6),
+            self.attempt.ctx.path,
         )
 
 
@@ -452,16 +452,12 @@ class _Round:
             one.skipped = began is None and not (ctx.account.effects or ctx.account.settled)
             attempt.failure = Failure(attempt.stage, "budget", cut.stop.detail, path, False)
             attempt.cut = cut = None
-        self._end(one)
-        if cut is not None:
-            self.cut = self.cut or cut
+        self._end(one, None if replay is None else replay.finished.get(path))
+        self.cut = self.cut or cut
         if cut is None and not one.skipped and not known and not run.silent:
             entry = Entry("finished", path, attempt.began, None, _ENDED)
-            entry.seconds = one.seconds
+            entry.seconds = one.item.seconds
             run.append(entry)
-        elif known:
-            assert replay is not None
-            one.seconds = replay.finished[path].seconds
 
     def _context(self, number: int, path: str, vary: Json) -> tuple[Context, float | None]:
         """Return the context of a candidate, and when it began in an earlier process."""
@@ -495,11 +491,12 @@ class _Round:
             )
         return output
 
-    def _end(self, one: _Ended) -> None:
-        """Keep a candidate that has ended, with the order of the loop."""
+    def _end(self, one: _Ended, known: Entry | None) -> None:
+        """Keep a candidate that has ended, with the order of the loop; `known` says how long it took before."""
         loop, attempt, metrics = self.loop, one.attempt, self.loop.measured
         item = attempt.iteration()
-        one.seconds = item.seconds
+        if known is not None:
+            item = replace(item, seconds=known.seconds)
         if one.files is not None:
             item = replace(item, files=one.files.current)
         if metrics is not None:
@@ -521,11 +518,11 @@ class _Round:
     def _check_enough(self) -> None:
         """Raise the error of an iteration with too few eligible candidates."""
         ok, least = len(self._eligible()), min(self.options.min_ok, self.count)
-        if ok >= least or (not ok and self._unsettled() is not None):
+        if ok >= least or self.met or (not ok and self._unsettled() is not None):
             return
         failed = [self.ended[number] for number in sorted(self.ended)]
-        errors = [(one, one.item.error) for one in failed if one.item.error is not None]
-        first = next((e for _, e in errors if e.kind == BROKEN_EVALUATOR), None)
+        errors = [one.item.error for one in failed if one.item.error is not None]
+        first = next((error for error in errors if error.kind == BROKEN_EVALUATOR), None)
         if first is not None:
             self.attempt.stage = first.stage
             raise first.to_error()
@@ -543,27 +540,22 @@ class _Round:
             f"{ok} of {self.count} candidates are eligible, and at least {least} must be; {each}",
             path=self.path,
             kind="candidates_failed",
-            retryable=any(error.retryable for _, error in errors),
+            retryable=any(error.retryable for error in errors),
         ) from cause
 
-    def _unsettled(self) -> _Ended | None:
+    def _unsettled(self) -> int | None:
         """Return the first candidate that is undecided or rejected: the loop has rules for those."""
-        numbers = sorted(self.ended)
-        found = (self.ended[number] for number in numbers if self.ended[number].item.error is None)
-        return next(found, None)
+        return min((n for n, one in self.ended.items() if one.item.error is None), default=None)
 
     async def _chosen(self) -> int:
         """Return the number of the chosen candidate."""
         eligible, pick = self._eligible(), self.options.pick
-        if not eligible:
-            unsettled = self._unsettled()
-            assert unsettled is not None
-            return unsettled.number
-        if len(eligible) == 1:
-            return eligible[0].number
+        best = eligible[0].number if eligible else self._unsettled()
+        assert best is not None
+        if len(eligible) < 2:
+            return best
         if pick == "first_pass":
-            passed = [one.number for one in eligible if one.item.passed]
-            return min(passed, default=eligible[0].number)
+            return min((one.number for one in eligible if one.item.passed), default=best)
         if pick == "ask":
             return self._asked(eligible)
         if isinstance(pick, Combine):
@@ -577,19 +569,17 @@ class _Round:
             return await self._duel(pick, admitted)
         if callable(pick):
             return await self._picked(pick, admitted)
-        return eligible[0].number
+        return best
 
     async def _combine(self) -> None:
         """Make one more candidate of the eligible ones."""
-        pick = self.options.pick
-        assert isinstance(pick, Combine)
-        value = []
+        step, value = _step_of(self.options.pick), list[Json]()
         for one in self._eligible():
             shown = self._shown(one)
             if one.files is not None:
                 shown["changes"] = await one.files.own_changes()
             value.append(shown)
-        await self._execute(self.count + 1, as_step(pick.step), value)
+        await self._execute(self.count + 1, step, value)
 
     def _shown(self, one: _Ended) -> dict[str, Json]:
         """Return a candidate as a step or a person sees it."""
@@ -618,10 +608,11 @@ class _Round:
         # The rule of a dry run can be any value.
         return number if number in [one.number for one in eligible] else eligible[0].number
 
-    async def _picked(self, pick: Picker, eligible: Sequence[_Ended]) -> int:
+    async def _picked(
+        self, pick: Callable[[list[Candidate]], Any], eligible: Sequence[_Ended]
+    ) -> int:
         """Return the number that a function of the user chose."""
-        rows = [one.row("lost", self._place(one.number)) for one in eligible]
-        rows.sort(key=lambda row: row.number)
+        rows = sorted((one.row("lost") for one in eligible), key=lambda row: row.number)
         try:
             number = pick(rows)
             if inspect.isawaitable(number):
@@ -703,22 +694,24 @@ class _Round:
         if (one := self.ended.get(number)) is not None and one.attempt.cut is None:
             failed = "skipped" if one.skipped else "failed"
             state = "lost" if one.item.error is None else failed
-            return one.row("chosen" if number == chosen else state, path)
+            return one.row("chosen" if number == chosen else state)
         if (one := self.begun.get(number)) is None:
             replay, vary = self.run_state.replay, self.options.varied(number)
             if replay is None or replay.began(path) is None:
                 return Candidate(number, "skipped", vary=vary, path=path)
             return Candidate(number, "stopped", vary=vary, usage=replay.spent(path), path=path)
-        one.item = replace(one.item, usage=one.attempt.ctx.account.iteration_usage)
-        one.seconds = self.run_state.now() - one.attempt.began
-        return one.row("stopped", path)
+        usage, seconds = (
+            one.attempt.ctx.account.iteration_usage,
+            self.run_state.now() - one.attempt.began,
+        )
+        one.item = replace(one.item, usage=usage, seconds=seconds)
+        return one.row("stopped")
 
     def _take_best(self) -> None:
         """Let a cut iteration have the best finished candidate, or what is left of one."""
         self.attempt.candidates = self._rows(0)
         others = [one for one in self.ended.values() if one.item.output is not None]
-        best = next(iter(self._eligible() or sorted(others, key=lambda one: one.number)), None)
-        if best is not None:
+        for best in [*self._eligible(), *sorted(others, key=lambda one: one.number)][:1]:
             self._adopt(best, self._rows(best.number if best.item.eligible else 0))
 
     async def _take(self, chosen: _Ended, rows: tuple[Candidate, ...]) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Context", "Scope"]
 
+Effort = Callable[[], tuple[float, float | None]]
 _UNBEGUN = History()  # of a scope before its first iteration
 _NOTHING_YET: Mapping[str, Json] = MappingProxyType({})
 
@@ -108,8 +109,8 @@ class Scope:
         self.files: Snapshots | None = None if parent is None else parent.files
         # The case of a data set that its steps work on.
         self.case: Case | None = None if parent is None else parent.case
-        # The seconds and the US dollars that its task took, once it has ended; None for an unknown price.
-        self.effort: tuple[float, float | None] | None = None if parent is None else parent.effort
+        # Returns the seconds and the US dollars that its task took, None for an unknown price, once it has ended.
+        self.effort: Effort | None = None if parent is None else parent.effort
         self.number = 0
         self.baseline: Evaluation | None = None  # of the input, before the first iteration
         # What the iteration sees by its plan; None in a loop that continues from the last one.
@@ -191,7 +192,7 @@ class Scope:
         """Show the iterations that the plan of the present one leaves to see."""
         self.place = place
 
-    def work_on(self, case: Case, effort: tuple[float, float | None] | None = None) -> None:
+    def work_on(self, case: Case, effort: Effort | None = None) -> None:
         """Set the case of a data set that the steps work on, and for its evaluators what its task took."""
         self.case, self.effort = case, effort
 

@@ -70,6 +70,7 @@ from ..records import (
     Status,
     Stop,
     Usage,
+    begin_at,
     failure_of,
 )
 from ..records.codec import Json, error_line
@@ -121,7 +122,7 @@ __all__ = [
     "LoopRun",
     "any_of",
     "loop_of_rules",
-    "origin_of",
+    "origin_from",
 ]
 
 
@@ -195,10 +196,12 @@ class LoopRun:
     async def iterate(self) -> Iteration:
         """Adapt the input, execute it and evaluate the output; a failure is part of the iteration."""
         loop, attempt = self.loop, self.attempt()
-        call, ctx, inputs = attempt.call, attempt.ctx, None
-        count = 1 if loop.candidates is None else loop.candidates.count(self)
+        call, ctx, inputs, count = attempt.call, attempt.ctx, None, 1
+        if loop.candidates is not None:
+            from .candidates import count_of, run_candidates  # for the few loops that have them
+
+            count = count_of(self)
         try:
-            count, inputs = 1 if loop.candidates is None else loop.candidates.count(self), None
             if attempt.stage == "adapt" and loop.optimise is not None:
                 self.proposals = self.proposals or loop.optimise.begin(self)
                 inputs = await self.proposals.inputs(self, attempt, count)
@@ -208,8 +211,6 @@ class LoopRun:
                 # is on record and may be long. Recorded fingerprints contain the word, so it stays.
                 attempt.adapted(await call(ctx, "adapt", loop.adapt, self.continued(), "round"))
             if count > 1:
-                from .candidates import run_candidates  # for the few loops that have them
-
                 await run_candidates(self, attempt, count, inputs)
             else:
                 output = await call(ctx, "execute", loop.execute, attempt.input)
@@ -509,7 +510,7 @@ class LoopRun:
         stall = self.loop.on_stall
         stalled = False
         if stall is not None and stall.then == "ask":
-            stalled = stall.progress(self.history).stalled(self.history)
+            stalled = stall.stalled(self.history)
         if self.loop.approve or stalled:
             return approved(self, stop, stalled=stalled)
         return stop
@@ -620,7 +621,7 @@ class LoopRun:
 
     def compare_with(self, baseline: Evaluation | None) -> None:
         """Set what the first iterations are compared with."""
-        self.history.begin_at(origin_of(self.loop.measured, baseline))
+        begin_at(self.history, origin_from(self.loop.measured, baseline))
 
     async def _take_hints(self, event: str) -> None:
         """Make hints of the events that came for a loop which declares them."""
@@ -859,7 +860,7 @@ class LoopRun:
                 raise
 
 
-def origin_of(metrics: LoopMetrics | None, baseline: Evaluation | None) -> Origin:
+def origin_from(metrics: LoopMetrics | None, baseline: Evaluation | None) -> Origin:
     """Return what the first iterations of a loop are compared with."""
     if metrics is not None:
         return metrics.origin(baseline)
@@ -900,7 +901,14 @@ class Loop(LoopOptions[In, Out]):
             workflow around it.
         baseline: whether the input is evaluated before the first iteration. If it passes, the loop is
             satisfied without an iteration; templates have its feedback as `loop.feedback`.
-        on_stall: what happens after iterations without progress, an `OnStall`. Default: nothing.
+        on_stall: what happens after iterations without progress, an `OnStall`, or only its word. Default: nothing.
+        strategies: values by name, as `ctx.strategy`: each chain takes the next one. They need `on_stall`.
+        strategy_order: `declared`, or `learned`: those first that improved the best iteration of past runs most
+            often for their cost.
+        refine_from: the iteration from which the next one continues: the `last` or the `best` one of its chain, one
+            drawn by `sample` or `pareto`, or `{"rule": "sample", "power": 1.0, "fresh_share": 0.15}`.
+            Default: `last`.
+        candidates: how many outputs each iteration makes, of which one is chosen: a number, or `Candidates`. Default: 1.
         impossible: when evaluations that call the task impossible end the loop, an `Impossible`. Default: two
             in a row, from the third iteration on.
         undecided: what happens after evaluations in a row that could not decide, an `Undecided`. Default:

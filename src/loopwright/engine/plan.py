@@ -246,7 +246,8 @@ def next_plan(history: History, policies: Policies, seed: str, *, explored: bool
     if last is None:
         return Plan(strategy=policies.strategy(1))
     stall, rule = policies.on_stall, policies.refine_from
-    found = progress(history, 1) if stall is None else stall.progress(history)
+    limits = (1, 0.0) if stall is None else (stall.patience, stall.min_delta)
+    found = progress(history, *limits)
     anew = 1 + max(item.chain for item in history)
     if stall is not None and not explored and found.stalled(history):
         start = {"last": latest_kept(history), "fresh": None}.get(stall.then, history.best)
@@ -330,6 +331,9 @@ def values_of(item: Iteration) -> dict[str, float]:
     objectives = {one.name: one.rank for one in item.measures if one.objective}
     if len(objectives) > 1 or item.evaluation is None:
         return objectives
+    cases: Json = item.evaluation.details.get("samples", {}).get("score")
+    if isinstance(cases, Mapping):
+        return dict(cases)
     return {one.name: float(one.passed) for one in item.evaluation.criteria}
 
 

@@ -32,6 +32,7 @@ from .budgets import Account, EffectPermits
 from .step import Leaf
 
 if TYPE_CHECKING:
+    from ..journal.call_cache import CallCache
     from ..journal.events import Event
     from ..journal.replay import RecordedRun
     from ..memory import Memory
@@ -246,13 +247,14 @@ class RunResources(Mapping[str, Any]):
     Nothing is loaded or opened before a step reads it.
     """
 
-    __slots__ = ("_files", "_memory", "_passed", "_store", "opened")
+    __slots__ = ("_calls", "_files", "_memory", "_passed", "_store", "opened")
 
     def __init__(self, passed: Mapping[str, Any] | None, store: Journal | None) -> None:
         self._passed = passed or {}
         self._store = store
         self._memory: object = None
         self._files: FileStore | None = None
+        self._calls: CallCache | None = None
         self.opened: Memory | None = None  # the memory that was opened for this run
 
     def __getitem__(self, name: str) -> Any:
@@ -261,6 +263,14 @@ class RunResources(Mapping[str, Any]):
             if self._files is None:
                 self._files = getattr(self._store, "files", None) or FileStore()
             return self._files
+        if name == "call_cache":
+            if self._calls is None:
+                from ..journal.call_cache import cache_in_memory
+                from ..journal.events import events_in_memory
+
+                own = getattr(self._store, "call_cache", None)
+                self._calls = own or cache_in_memory(events_in_memory())
+            return self._calls
         if name == "live_lines":
             from ..journal.views import LiveLines
 
@@ -282,7 +292,7 @@ class RunResources(Mapping[str, Any]):
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return a resource, or the default; `Mapping.get` raises and catches an error for each that is missing."""
-        if name in ("memory", "file_store", "live_lines"):
+        if name in ("memory", "file_store", "live_lines", "call_cache"):
             return super().get(name, default)
         return self._passed.get(name, default)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import ClassVar, TypedDict, cast
 
@@ -23,6 +23,7 @@ from ..engine.composites import at_once_of, run_all
 from ..engine.composites import retry as retrying
 from ..engine.context import Context, Scope
 from ..engine.folds import fold, folded
+from ..engine.run_state import Run
 from ..engine.step import (
     CompositeStep,
     FunctionStep,
@@ -51,11 +52,20 @@ from ..records.codec import Json
 from ..records.display import one_line, shortened
 from .gates import Check, as_check, evaluator_of_case, gates
 
-__all__ = ["CASES_FAILED", "LOOK", "CaseOptions", "OverCases", "cases_of", "planned"]
+__all__ = [
+    "CASES_FAILED",
+    "LOOK",
+    "CaseOptions",
+    "OverCases",
+    "cases_of",
+    "equals_expected",
+    "planned",
+]
 
 SHARD = 256  # cases
 CASES_FAILED = "cases_failed"  # the kind of the error of an evaluation with too many errors
 PASSING = 0.5  # the score from which a case without a verdict has passed
+OUTCOME = "note.case/1"  # the fingerprint of the entry with the outcome of a case
 _SHOWN = 300  # characters of an input, an output or feedback
 _WORKERS = 1024  # the most cases at a time that a person may set
 
@@ -263,11 +273,9 @@ class _Shard:
         try:
             began = run.now()
             output = await ctx.call("task", plan.task, value, token)
-            seconds = run.now() - began
-            if run.replay and (ended := run.replay.finished.get(f"{ctx.path}/task")) is not None:
-                seconds = ended.seconds
             spent = ctx.account.settled
-            scope.work_on(case, (seconds, spent.usd if spent else 0.0))
+            usd = spent.usd if spent else 0.0
+            scope.work_on(case, partial(_effort, run, f"{ctx.path}/task", run.now() - began, usd))
             evaluator = plan.evaluate
             if case.evaluators:
                 evaluator = _with_own(evaluator, case)
@@ -278,7 +286,8 @@ class _Shard:
             self.scores.fail(error_row)
             self.errors.append(error_row)
         else:
-            state = _state_of(evaluation)
+            state = state_of(evaluation)
+            self._note(ctx, output, evaluation)
         score = None
         if state in (PASSED, FAILED):
             score = evaluation.score
@@ -293,6 +302,17 @@ class _Shard:
         self.rows[case.id, number] = [case.id, score, state, usage, case.digest]
         if len(self.rows) == len(self.part) * plan.repeat:
             self._complete()
+
+    def _note(self, ctx: Context, output: Json, evaluation: Evaluation) -> None:
+        """Record the output and the evaluation of a case whose steps have no entry of their own with them."""
+        plan, run, path = self.plan, ctx.run, f"{ctx.path}/outcome"
+        steps = (plan.task, plan.evaluate)
+        if run.silent or plan.of_value or not any(isinstance(s, CompositeStep) for s in steps):
+            return
+        # A resume runs composite steps again over what they recorded.
+        if run.replay is None or path not in run.replay.finished:
+            kept = run.clean({"output": output, "evaluation": evaluation.to_json()})
+            run.append(Entry("finished", path, run.now(), kept, OUTCOME))
 
     def _keep(self, case: Case, rank: tuple[float, int, int], output: Json, feedback: str) -> None:
         """Keep a case that may be one of the worst, with what an author needs to see of it."""
@@ -322,18 +342,22 @@ class _Shard:
             kept["worst"] = self.worst
         if self.errors:
             kept["errors"] = self.errors[: max(1, plan.show)]
+        if any(self.part.groups):  # a comparison reads them without the file
+            named = zip(self.part.ids, self.part.groups, strict=True)
+            kept["groups"] = {name: group for name, group in named if group}
         kept = self.ctx.run.clean(kept)
         fold(self.ctx, kept, self.fingerprint)
         self.scores.complete(self.number, kept)
 
 
-def _state_of(evaluation: Evaluation) -> str:
-    if evaluation.undecided or (evaluation.passed is None and evaluation.score is None):
+def state_of(evaluation: Evaluation) -> str:
+    """Return the state of a case with this evaluation."""
+    passed, score = evaluation.passed, evaluation.score
+    if evaluation.undecided or (passed is None and score is None and not evaluation.metrics):
         return UNDECIDED
-    passed = evaluation.passed
     if passed is None:
-        assert evaluation.score is not None
-        passed = evaluation.score >= PASSING
+        # A case with metrics alone has nothing that it could fail.
+        passed = score is None or score >= PASSING
     return PASSED if passed else FAILED
 
 
@@ -341,6 +365,16 @@ def _within(ctx: Context, path: str) -> Context:
     """Return a context at a path with an account of its own."""
     spent = NOTHING if ctx.run.replay is None else ctx.run.replay.spent(path)
     return Context(ctx.run, path, ctx.gate, Account(path, ctx.account, None, spent), ctx.scope)
+
+
+def _effort(run: Run, path: str, seconds: float, usd: float | None) -> tuple[float, float | None]:
+    """Return the seconds and US dollars of a task, with the seconds that an earlier process recorded of it."""
+    finished = run.replay.finished if run.replay is not None else {}
+    # Of shards in progress only, because the journal does not load the others.
+    own = [e for name, e in finished.items() if name == path or name.startswith(f"{path}/")]
+    if own:
+        seconds += max(e.at + e.seconds for e in own) - min(e.at for e in own)
+    return seconds, usd
 
 
 def _with_own(evaluator: Step, case: Case) -> Step:
@@ -410,6 +444,36 @@ def planned(
         codec.integer(f"{name}: repeat", repeat, minimum=1),
         codec.number(f"{name}: most_errors", most_errors, minimum=0, maximum=1),
         codec.integer(f"{name}: show", show, minimum=0),
+    )
+
+
+def equals_expected(output: Json, ctx: Context) -> Evaluation:
+    """Return whether an output is what the case of a data set expects; of texts, spaces at the ends do not count.
+
+    Args:
+        output: the output of a task.
+        ctx: the context of an evaluator.
+
+    Returns:
+        An evaluation with a verdict.
+
+    Example:
+        >>> from loopwright import Case, evaluate_sync
+        >>> cases = [Case("4 + 4", "8"), Case("2 + 2", "5")]
+        >>> evaluate_sync(lambda sum: str(eval(sum)), cases, equals_expected).counts["passed"]
+        1
+    """
+    case = ctx.case
+    if case is None:
+        raise StepError("equals_expected: there is no case of a data set here", kind="no_case")
+    expected = case.expected
+    same = output == expected and type(output) is type(expected)
+    if isinstance(output, str) and isinstance(expected, str):
+        same = output.strip() == expected.strip()
+    if same:
+        return Evaluation(passed=True)
+    return Evaluation(
+        passed=False, feedback=f"expected {shortened(codec.text_of(expected), _SHOWN)}"
     )
 
 

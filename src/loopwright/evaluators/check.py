@@ -542,10 +542,10 @@ def effort_check(
         effort = None if ctx.scope is None else ctx.scope.effort
         if effort is None:
             raise _undecided("max_seconds and max_usd are for the task of an evaluation on cases")
-        criteria = []
+        took, criteria = effort(), []
         for key, limit in limits.items():
             unit = key.removeprefix("max_")
-            value = effort[unit == "usd"]
+            value = took[unit == "usd"]
             if value is None:
                 raise _undecided(
                     "max_usd: a model of the task has no price; declare it in `prices`"

@@ -510,6 +510,7 @@ class Judge(CompositeStep[object, Evaluation]):
         """Return this judge with a single vote and without the self-test, as a measurement asks it."""
         single = copy(self)
         single.votes, single.self_test, single.unattainable = Votes(), False, ""
+        single.model_settings = replace(self.model_settings, cache="off")
         single.fingerprint = digest_of("one vote", self.identity)
         return single
 

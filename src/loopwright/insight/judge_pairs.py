@@ -9,6 +9,7 @@ so the share of answers `first` counts a pair once: a mean of values from 0 to 1
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 
 from ..engine.context import Context, Scope
@@ -201,7 +202,8 @@ class _BothOrders(CompositeStep):
     fingerprint: str
 
     def __init__(self, judge: PairJudge) -> None:
-        self.judge = judge
+        self.judge = copy(judge)
+        self.judge.model_settings = replace(judge.model_settings, cache="off")
         self.fingerprint = digest_of("both orders", judge.fingerprint)
 
     def parts(self) -> Iterable[Step]:

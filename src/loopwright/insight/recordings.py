@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ..conditions import Condition, raised, tuned, with_sigma
-from ..engine.loop import Loop, loop_of_rules, origin_of, replayed
+from ..engine.loop import Loop, loop_of_rules, origin_from, replayed
 from ..engine.loop_options import explores
 from ..engine.step import Step
 from ..errors import ConfigurationError, LoopwrightWarning, nearest
@@ -32,6 +32,7 @@ from ..records import (
     Status,
     Stop,
     as_evaluation,
+    begin_at,
 )
 from ..records.display import plural
 
@@ -299,7 +300,7 @@ def _recording(
         records = records[:-1]
     if any(entry.error is not None for entry in records):
         return LeftOut(info.run_id, f"its last iteration was cut short: {stop.detail}")
-    origin = origin_of(loop.measured, _baseline(replay, path, loop))
+    origin = origin_from(loop.measured, _baseline(replay, path, loop))
     prefixes = list(_prefixes(info, records, origin))
     stopped_at = len(prefixes) if normal is None else int(normal["iterations"])
     # What follows the normal end was explored, and no condition decided on it.
@@ -343,7 +344,7 @@ def _baseline(replay: RecordedRun, path: str, loop: Loop) -> Evaluation | None:
 
 def _prefixes(info: RunInfo, records: Iterable[Entry], origin: Origin) -> Iterator[History]:
     history, usage = History(), NOTHING
-    history.begin_at(origin)
+    begin_at(history, origin)
     for entry in records:
         usage += entry.value.usage
         # The wall clock of an iteration is not recorded; a run that never waited has this one.

@@ -78,7 +78,7 @@ class PydanticEvaluatorStep(EvaluatorStep):
             "output": value,
             "expected_output": self.expectation(ctx),
             "metadata": None if case is None else dict(case.metadata),
-            "duration": 0.0 if effort is None else effort[0],
+            "duration": 0.0 if effort is None else effort()[0],
             "_span_tree": SpanTree(),
             "attributes": {},
             "metrics": {},

@@ -9,7 +9,7 @@ import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ..errors import OwnershipLost, RunLocked
 from ..memory import InMemory
@@ -40,6 +40,9 @@ from .views import (
     mentions,
     tags_text,
 )
+
+if TYPE_CHECKING:
+    from .call_cache import CallCache
 
 T = TypeVar("T")
 
@@ -130,6 +133,13 @@ class MemoryJournal:
     @functools.cached_property
     def _events(self) -> EventTables:
         return events_in_memory()
+
+    @functools.cached_property
+    def call_cache(self) -> CallCache:
+        """The replies of model calls that it keeps."""
+        from .call_cache import cache_in_memory  # for the few runs that keep replies
+
+        return cache_in_memory(self._events)
 
     @functools.cached_property
     def memory(self) -> InMemory:

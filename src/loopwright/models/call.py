@@ -17,6 +17,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from ..conditions import Budget
 from ..engine.budgets import Account
@@ -39,6 +40,9 @@ from .protocol import (
 from .registry import Models, models_of
 from .reply_text import SpokenText, own_words
 from .scripted import ScriptedModel
+
+if TYPE_CHECKING:
+    from .cache import ReplyCache
 
 __all__ = [
     "ON_TEXT",
@@ -401,6 +405,13 @@ async def call_model(
         # A limit holds only if the cost of each call has an upper bound.
         asked = replace(asked, max_tokens=DEFAULT_MAX_TOKENS)
     targets = tuple(failover)
+    # A run may turn the cache off for all calls, or on for those that say nothing.
+    cache, of_run = None, ctx.run.resources.get("cache")
+    setting = of_run if request.cache is None or of_run == "off" else request.cache
+    if setting not in (None, "off"):
+        from .cache import ReplyCache  # few calls have one
+
+        cache = ReplyCache.of(ctx, models, asked, setting)
     call = _Call(
         ctx=ctx,
         models=models,
@@ -411,6 +422,7 @@ async def call_model(
         on_text=on_text,
         judge=judge,
         cutoff=request.cutoff,
+        cache=cache,
     )
     return await call.run(token)
 
@@ -424,6 +436,7 @@ class _Call(Recovery):
     """One call while its attempts are made."""
 
     on_text: OnText | None = None
+    cache: ReplyCache | None = None
 
     async def run(self, token: str) -> dict[str, Json]:
         self.begun = self.ctx.run.clock.monotonic()
@@ -431,8 +444,11 @@ class _Call(Recovery):
             self.number += 1
             # A replay follows the recorded endpoints, even if another one would be chosen now.
             target = recorded_target(self.ctx, self.name, self.number)
+            kept = None
             if target is None:
-                await self._cool_down()
+                kept = None if self.cache is None else await self.cache.find(self.request)
+                if kept is None:
+                    await self._cool_down()
             elif target != self.tally.target:
                 self.tally = replace(self.tally, tries=0, formats=0, target=target)
                 self._use_target(target)
@@ -442,12 +458,18 @@ class _Call(Recovery):
                 self.models, request, self.ctx, name=self.name, number=self.number,
                 target=self.tally.target, waited=self.waited, on_text=listener, judge=self.judge,
             )  # fmt: skip
+            if kept is not None:
+                from .cache import CachedReply
+
+                attempt = CachedReply(attempt, kept)
             try:
                 name = attempt_name(self.name, self.number)
                 reply: dict[str, Json] = await self.ctx.call(name, attempt, token=token)
             except StepError as error:
                 await self.after(error, attempt.failure)
             else:
+                if self.cache is not None and attempt.whole:
+                    await self.cache.keep(self.request, reply)
                 return {**reply, "attempts": self.number}
             finally:
                 if listener is not None:
@@ -531,6 +553,8 @@ class ModelAttempt(Leaf):
     """
 
     fingerprint = _ATTEMPT
+    failure: RecordedFailure | None = None
+    whole = False  # whether it got a reply that is no error, cut or refusal
 
     def __init__(
         self,
@@ -554,7 +578,6 @@ class ModelAttempt(Leaf):
         self.waited = waited
         self.on_text = on_text
         self.judge = judge
-        self.failure: RecordedFailure | None = None
         # Computed once, because it reads the entire conversation.
         self._reserved: Usage | None = None
 
@@ -593,7 +616,7 @@ class ModelAttempt(Leaf):
         except asyncio.CancelledError:
             error = ModelError("cut off by a deadline or a cancel", kind="cancelled")
             # A cancelled request may be billed; its real cost stays unknown.
-            self._write_transcript(ctx, reserved.at_most(), failure=error)
+            self.write_transcript(ctx, reserved.at_most(), failure=error)
             raise
         except Exception as error:  # a user's own model may raise anything
             failure = model_error_of(error) if isinstance(error, StepError) else None
@@ -606,7 +629,7 @@ class ModelAttempt(Leaf):
             if self.request.tools or not (
                 self.judge and failure.kind == "malformed" and failure.partial
             ):
-                self._write_transcript(ctx, ctx.spent, failure=failure)
+                self.write_transcript(ctx, ctx.spent, failure=failure)
                 self.failure = await self._keep(failure, ctx)
                 raise failure from None
             # `parts` says which reply of a script it was, for a resume.
@@ -614,18 +637,19 @@ class ModelAttempt(Leaf):
         else:
             spent = self.models.charged(self.request, self._reported(reply, ctx))
             ctx.spend(spent)
+            self.whole = reply.finish in ("stop", "tool_calls")
         # Providers are checked while the reply arrives; a script or a user's own model is not.
         if len(reply.tool_calls) > self.request.max_tool_calls:
             failure = too_many_calls(self.request, len(reply.tool_calls))
             failure.usage, failure.parts = spent, reply.parts
-            self._write_transcript(ctx, spent, failure=failure)
+            self.write_transcript(ctx, spent, failure=failure)
             self.failure = await self._keep(failure, ctx)
             raise failure
         # The settings are recorded because retries and failover may differ from the original request.
         data = {**reply.to_json(), "usage": spent.to_json(), "request": self._settings()}
         if self.target:
             data["target"] = self.target
-        self._write_transcript(ctx, spent, reply=data)
+        self.write_transcript(ctx, spent, reply=data)
         return data
 
     def _reported(self, reply: Reply, ctx: Context) -> Usage:
@@ -682,9 +706,10 @@ class ModelAttempt(Leaf):
         await self.outer.call(name, FailureFacts(facts))
         return RecordedFailure(failure, facts.get("retry_at"), facts.get("too_long", False))
 
-    def _write_transcript(
+    def write_transcript(
         self, ctx: Context, spent: Usage, *, reply: Json = None, failure: ModelError | None = None
     ) -> None:
+        """Pass the attempt with its reply or failure to the transcript."""
         request = self.request
         record = {
             "path": request.path,

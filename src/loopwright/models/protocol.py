@@ -216,7 +216,8 @@ class ModelSettings(TypedDict, total=False):
     reaches `max_tokens`: `fail` (default with `max_tokens`), `retry` (default without: once more with a
     larger limit) or `accept` (text only: the truncated text is the output). `extra_body`: more fields of the
     request. `extra_headers`: more headers, without keys. `base_url`: the address of another server.
-    `api_key_env`: the environment variable with its key.
+    `api_key_env`: the environment variable with its key. `cache`: whether replies are kept for equal requests:
+    `run`, `store`, `off` (default), or `{where, ttl, sampling, scope}`.
 
     Example:
         >>> settings: ModelSettings = {"temperature": 0.2, "max_tokens": 200}
@@ -238,6 +239,7 @@ class ModelSettings(TypedDict, total=False):
     extra_headers: Mapping[str, str] | None
     base_url: str
     api_key_env: str
+    cache: Literal["run", "store", "off"] | Mapping[str, Json] | None
 
 
 def checked_settings(settings: Mapping[str, Json]) -> ModelSettings:
@@ -263,6 +265,10 @@ def checked_settings(settings: Mapping[str, Json]) -> ModelSettings:
     checked |= checked_sampling({name: checked[name] for name in SAMPLING if name in checked})
     checked_headers(checked.get("extra_headers", {}))
     checked_cutoff(checked.get("on_cutoff", ""), schema=False)
+    if "cache" in checked:
+        from .cache import Caching  # few calls have one
+
+        Caching.of(checked["cache"])
     return cast("ModelSettings", checked)
 
 
@@ -582,6 +588,7 @@ class Request:
         headers: additional headers; the journal has digests of their values.
         path, run_id: the position of the call in its run; not sent.
         contents: the bytes of the files in the messages, by digest; never recorded. Default none.
+        cache: the setting `cache` of `ModelSettings`; not sent. Default none.
 
     Raises:
         ConfigurationError: for a request without a user message, a model or a provider, or a value out
@@ -613,6 +620,7 @@ class Request:
     run_id: str = ""
     max_tool_calls: int = MAX_TOOL_CALLS
     contents: Mapping[str, bytes] = field(default_factory=dict, repr=False, compare=False)
+    cache: Json = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "messages", tuple(self.messages))

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import fnmatch
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -377,10 +378,16 @@ class ScriptedModel:
     def __init__(self, rules: str | Sequence[Any], *, file: str = "replies") -> None:
         self.rules = read_rules(rules, file)
         self.file = file
+        self._text = rules if isinstance(rules, str) else repr(rules)
         self._used: dict[str, Counter[int]] = {}
 
     def __repr__(self) -> str:
         return f"ScriptedModel({len(self.rules)} rules)"
+
+    @property
+    def digest(self) -> str:
+        """The digest of its rules."""
+        return hashlib.sha256(self._text.encode("utf-8", "surrogatepass")).hexdigest()
 
     async def complete(
         self, request: Request, *, on_text: Callable[[str], None] | None = None
@@ -472,7 +479,9 @@ def _is_at(rule: Rule, path: str) -> bool:
 
 
 def _rule_of(value: Json) -> int | None:
-    parts = value.get("parts") if isinstance(value, dict) else None
+    # A kept reply was not taken from the script.
+    own = isinstance(value, dict) and "cached" not in value
+    parts = value.get("parts") if own else None
     if not isinstance(parts, dict) or parts.get("library") != LIBRARY:
         return None
     number = parts.get("rule")

@@ -66,6 +66,7 @@ class PromptSettings:
         strict: whether a value is read as strict JSON.
         text_field: the field that takes the text of a reply without a value for the schema.
         max_tool_calls_per_reply: the most calls of a reply; one with more is refused.
+        cache: whether replies are kept, as in `ModelSettings`. No part of the fingerprint: it asks nothing else.
 
     Raises:
         ConfigurationError: for a model without its provider, or a number out of range.
@@ -85,6 +86,7 @@ class PromptSettings:
     strict: bool = False
     text_field: str = ""
     max_tool_calls_per_reply: int = MAX_TOOL_CALLS
+    cache: Json = None
 
     def unsupplied(self, owner: str) -> dict[str, str]:
         """Return a message for each alias of a model, which only the models of a run define."""
@@ -183,7 +185,7 @@ class PromptSettings:
             temperature=self.temperature, max_tokens=self.max_tokens or self.cap, schema=self.schema,
             base_url=url, api_key_env=self.api_key_env, timeouts=self.timeouts,
             on_cutoff=self.on_cutoff or ("retry" if default_limit else ""), extra=self.sampling, headers=self.headers, strict=self.strict,
-            text_field=self.text_field, max_tool_calls=self.max_tool_calls_per_reply,
+            text_field=self.text_field, max_tool_calls=self.max_tool_calls_per_reply, cache=self.cache,
         )  # fmt: skip
         return request, tuple(Target(provider, model) for provider, model in others)
 
@@ -198,6 +200,8 @@ class PromptSettings:
             fields["temperature"] = common.temperature
         if self.max_tokens is None:
             fields["max_tokens"] = common.max_tokens
+        if self.cache is None:
+            fields["cache"] = common.cache
         # Equal to the default counts as not set.
         if self.timeouts == Timers():
             fields["timeouts"] = common.timeouts
@@ -269,6 +273,7 @@ def settings_of(
         on_cutoff=values.get("on_cutoff") or "",
         cap=cap,
         strict=strict,
+        cache=values.get("cache"),
     )
 
 

@@ -12,7 +12,15 @@ from .evaluation import (
     number_text,
     reaches,
 )
-from .history import History, Origin, agents_history, dominates, latest_kept
+from .history import (
+    History,
+    Origin,
+    agents_history,
+    begin_at,
+    dominates,
+    latest_kept,
+    origin_of,
+)
 from .iteration import (
     NOTHING,
     Candidate,
@@ -62,6 +70,7 @@ __all__ = [
     "Usage",
     "agents_history",
     "as_evaluation",
+    "begin_at",
     "by_purpose",
     "case_path",
     "case_segment",
@@ -73,6 +82,7 @@ __all__ = [
     "item_stop",
     "latest_kept",
     "number_text",
+    "origin_of",
     "own",
     "own_json",
     "reaches",

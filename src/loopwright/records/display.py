@@ -220,7 +220,16 @@ def spent(usage: Usage, *, scripted: bool = False) -> str:
     if usage.unpriced:
         known = f"{plural(usage.unpriced, 'call')} without a known price"
         parts.append(known if usage.usd else "cost unknown")
+    if usage.cached:
+        calls, saved = from_cache(usage)
+        parts += [f"{calls} from the cache", *([saved] if saved else [])]
     return ", ".join(parts)
+
+
+def from_cache(usage: Usage) -> tuple[str, str]:
+    """Return how many of all calls a kept reply answered, and what they would have cost."""
+    calls = f"{usage.cached} of {plural(usage.cached + usage.calls, 'call')}"
+    return calls, f"{money(usage.saved)} saved" if usage.saved else ""
 
 
 def duration(seconds: float) -> str:

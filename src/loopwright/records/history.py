@@ -148,6 +148,16 @@ def _base_of(item: Iteration) -> float:
     return replace(objective, value=objective.value - objective.change).rank
 
 
+def origin_of(history: History) -> Origin:
+    """Return what the first iterations of a history are compared with."""
+    return history._items.origin
+
+
+def begin_at(history: History, origin: Origin) -> None:
+    """Set what the first iterations of a history, and of those that follow it, are compared with."""
+    history._items.origin = origin
+
+
 def latest_kept(items: Sequence[Iteration]) -> Iteration | None:
     """Return the latest iteration that was not rejected; a rejected one is no parent."""
     return next((item for item in reversed(items) if not item.rejected), None)
@@ -230,15 +240,6 @@ class History(Record, Sequence[Iteration[In, Out]], Generic[In, Out]):
         """Remove known secrets with `redact` from errors of conditions on these iterations."""
         self._items.redact = redact
 
-    @property
-    def origin(self) -> Origin:
-        """What its first iterations are compared with."""
-        return self._items.origin
-
-    def begin_at(self, origin: Origin) -> None:
-        """Set what its first iterations are compared with."""
-        self._items.origin = origin
-
     def _at(self, elapsed: float, usage: Usage, now: float) -> History[In, Out]:
         window = _new(History)
         window._items, window.length, window._mark = self._items, self.length, self._mark
@@ -282,7 +283,7 @@ class History(Record, Sequence[Iteration[In, Out]], Generic[In, Out]):
         self, item: Iteration, elapsed: float, usage: Usage, now: float, effects: int
     ) -> History[In, Out]:
         other = History([*self, item], elapsed=elapsed, usage=usage, now=now, effects=effects)
-        other.begin_at(self.origin)
+        begin_at(other, self._items.origin)
         return other
 
     def __len__(self) -> int:

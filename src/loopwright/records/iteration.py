@@ -29,6 +29,8 @@ class Usage(Value):
         unpriced: calls without a known price; they add 0 to `usd`.
         estimated: calls counted at their maximum, because they were cancelled or reported no usage; if
             there are any, the other figures are upper bounds.
+        cached: calls that a kept reply answered; `calls`, tokens and dollars do not count them.
+        saved: the US dollars that these replies had cost.
 
     Raises:
         ConfigurationError: for a negative or infinite figure, or one of another type.
@@ -44,19 +46,23 @@ class Usage(Value):
     usd: float = 0.0
     unpriced: int = 0
     estimated: int = 0
+    cached: int = 0
+    saved: float = 0.0
 
     def __post_init__(self) -> None:
         usd = self.usd
         counts = (
-            self.calls, self.input_tokens, self.output_tokens, self.unpriced, self.estimated
+            self.calls, self.input_tokens, self.output_tokens, self.unpriced, self.estimated, self.cached
         )  # fmt: skip
         valid = all(type(count) is int and 0 <= count < _LARGE for count in counts)
-        if valid and type(usd) is float and 0.0 <= usd < _LARGE:
+        if valid and type(usd) is float and 0.0 <= usd < _LARGE and not self.saved:
             object.__setattr__(self, "usd", round(usd, 12))
             return
-        counts_of = ("calls", "input_tokens", "output_tokens", "unpriced", "estimated")
+        counts_of = ("calls", "input_tokens", "output_tokens", "unpriced", "estimated", "cached")
         codec.check_integers("usage.", self, counts_of)
-        object.__setattr__(self, "usd", round(codec.number("usage.usd", self.usd, minimum=0), 12))
+        for name in ("usd", "saved"):
+            amount = codec.number(f"usage.{name}", getattr(self, name), minimum=0)
+            object.__setattr__(self, name, round(amount, 12))
 
     @property
     def tokens(self) -> int:
@@ -76,12 +82,14 @@ class Usage(Value):
             usd=self.usd + other.usd,
             unpriced=self.unpriced + other.unpriced,
             estimated=self.estimated + other.estimated,
+            cached=self.cached + other.cached,
+            saved=self.saved + other.saved,
         )
 
     def __bool__(self) -> bool:
         return bool(
             self.calls or self.input_tokens or self.output_tokens
-            or self.usd or self.unpriced or self.estimated
+            or self.usd or self.unpriced or self.estimated or self.cached
         )  # fmt: skip
 
     def most(self, other: Usage) -> Usage:
@@ -105,21 +113,20 @@ class Usage(Value):
     def _values(self) -> tuple[Json, ...]:
         return (
             self.calls, self.input_tokens, self.output_tokens,
-            self.usd, self.unpriced, self.estimated,
+            self.usd, self.unpriced, self.estimated, self.cached, self.saved,
         )  # fmt: skip
 
     def to_json(self) -> Json:
-        """Return the usage as a JSON object; `unpriced` and `estimated` only if they are not 0."""
+        """Return the usage as a JSON object; the figures after `usd` only if they are not 0."""
         data: dict[str, Json] = {
             "calls": self.calls,
             "input_tokens": self.input_tokens,
             "output_tokens": self.output_tokens,
             "usd": self.usd,
         }
-        if self.unpriced:
-            data["unpriced"] = self.unpriced
-        if self.estimated:
-            data["estimated"] = self.estimated
+        for name in ("unpriced", "estimated", "cached", "saved"):
+            if value := getattr(self, name):
+                data[name] = value
         return data
 
     @classmethod
@@ -137,7 +144,7 @@ class Usage(Value):
 
 NOTHING = Usage()
 _JUDGING = re.compile(
-    r"(?:^|/)(?:(?:[0-9]+/(?:candidate-[0-9]+/)?|cases/s[0-9]+/[^/]+/(?:repeat-[0-9]+/)?)(?:evaluate|until|confirm)"
+    r"(?:^|/)(?:(?:[0-9]+/(?:candidate-[0-9]+/)?|cases/s[0-9]+/[^/]+/(?:repeat-[0-9]+/)?)(?:evaluate|until|confirm|choice)"
     r"|rejudge/[0-9]+)(?:/|$)"
 )
 _CASE = re.compile(r"(?:^|/)cases/s[0-9]+/[^/]+(?:/repeat-[0-9]+)?")
@@ -497,8 +504,7 @@ class Iteration(Record, Generic[In, Out]):
         """Whether its value of an objective counts: it is eligible, no check refused it, and a file changed."""
         # Without a changed file, a better value is noise.
         changed = self.files is None or self.files.get("files") != 0
-        refused = self.evaluation is not None and self.evaluation.refused
-        return self.eligible and not refused and changed
+        return self.eligible and self.passed is not False and changed
 
     @property
     def can_satisfy(self) -> bool:

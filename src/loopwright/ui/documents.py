@@ -131,7 +131,13 @@ def _parts(step: Step) -> list[Step]:
 
 
 # The scripted model and the redactor have no effects.
-_KEPT_RESOURCES = ("models", "model", "model_url", "redactor")  # resources that a dry run keeps
+_KEPT_RESOURCES = (
+    "models",
+    "model",
+    "model_url",
+    "redactor",
+    "cache",
+)  # resources that a dry run keeps
 
 
 def document_of(
@@ -145,10 +151,11 @@ def document_of(
     """Load a document with the settings of the command line."""
     document_settings = Settings(
         sets=settings.sets, model=settings.model, model_url=settings.model_url, replies=settings.replies,
-        transcript=settings.transcript, agents=settings.agents, **settings.limits(),
+        transcript=settings.transcript, cache=settings.cache, agents=settings.agents, **settings.limits(),
         environ=os.environ, providers=() if settings.replies else None,
         root=Path(root) if root else None, execute=execute, agreed=contents,
-        lenient=settings.lenient, recorded=Recorded.from_json(settings.documents, only=settings.recorded_only),
+        lenient=settings.lenient, evaluation=settings.evaluation,
+        recorded=Recorded.from_json(settings.documents, only=settings.recorded_only),
     )  # fmt: skip
     return load(what, document_settings)
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -16,11 +19,16 @@ from ..records.codec import Json, text_of
 from ..records.redaction import without_tokens
 from .rows import item_at, verdicts_of
 from .run_files import run_files
-from .run_summary import items_of_lists, iterations_of, recorded_json
+from .run_summary import is_evaluation, items_of_lists, iterations_of, recorded_json
 
 # Beginnings that spreadsheets calculate: a model's output could read other cells or call a program
 # (OWASP, CSV injection).
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+# Characters that XML 1.0 does not have, by https://www.w3.org/TR/xml/#charsets.
+_NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_OUTCOMES = {"failed": "failure", "errored": "error"}
+_COUNTED = {"failure": "failures", "error": "errors", "skipped": "skipped"}
 
 COLUMNS = (
     "loop", "iteration", "score", "passed", "feedback", "error", "output", "seconds", "calls",
@@ -179,9 +187,63 @@ def _bundle(info: RunInfo, entries: Sequence[Entry], journal: Path | None) -> by
     raise ConfigurationError(f"--format bundle: {info.run_id} has no workspace with an iteration")
 
 
+def _foreign(form: str, info: RunInfo, entries: Sequence[Entry], _: Path | None) -> str:
+    """Return the cases of an evaluation for another tool. Raises ConfigurationError if the run is not an evaluation."""
+    if not is_evaluation(entries):
+        raise ConfigurationError(
+            f"--format {form}: {info.run_id} is not an evaluation of a data set"
+        )
+    from ..datasets.exports import inspect_log, pydantic_evals_report
+    from .evaluations import cases_in, cases_of_file
+
+    rows, cases = [*cases_in(entries)], cases_of_file(info, entries)
+    if form == "inspect":
+        file = (info.source.get("eval") or {}).get("file", "")
+        return (
+            json.dumps(inspect_log(info.name, info.run_id, info.created, file, cases, rows)) + "\n"
+        )
+    return json.dumps(pydantic_evals_report(info.name, cases, rows)) + "\n"
+
+
+def _cases(info: RunInfo, entries: Sequence[Entry], __: Path | None) -> str:
+    """Return a JSON line for each run of a case. Raises ConfigurationError if the run is no evaluation of a data set."""
+    if not is_evaluation(entries):
+        raise ConfigurationError(
+            f"--format cases.jsonl: {info.run_id} is no evaluation of a data set"
+        )
+    from .evaluations import cases_in  # loads data sets, which other exports need not
+
+    return "".join(json.dumps(case) + "\n" for case in cases_in(entries))
+
+
+def _junit(info: RunInfo, entries: Sequence[Entry], _: Path | None) -> str:
+    """Return the cases of an evaluation as a report in JUnit's XML."""
+    from xml.etree import ElementTree as ET
+
+    from .evaluations import cases_in
+
+    suite, counts = ET.Element("testsuite"), Counter[str]()
+    for case in cases_in(entries):
+        name = case["id"] if case["repeat"] == 1 else f"{case['id']} ({case['repeat']})"
+        test = ET.SubElement(
+            suite, "testcase", classname=info.name, name=_NOT_XML.sub("\ufffd", name), time=f"{case['seconds']:.3f}"
+        )  # fmt: skip
+        counts["tests"] += 1
+        if case["state"] != "passed":
+            kind = _OUTCOMES.get(case["state"], "skipped")
+            counts[_COUNTED[kind]] += 1
+            why = _NOT_XML.sub("\ufffd", case.get("error") or case["feedback"] or case["state"])
+            ET.SubElement(test, kind, message=why.partition("\n")[0]).text = why
+    for name in ("tests", *_COUNTED.values()):
+        suite.set(name, str(counts[name]))
+    suite.set("name", info.name)
+    return ET.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+
+
 FORMS: dict[str, Callable[[RunInfo, Sequence[Entry], Path | None], str | bytes]] = {
     "json": _json, "csv": _csv, "jsonl": _jsonl, "html": _html, "patch": _patch, "bundle": _bundle,
-    "candidates.csv": _candidates,
+    "candidates.csv": _candidates, "cases.jsonl": _cases, "junit": _junit,
+    "inspect": partial(_foreign, "inspect"), "pydantic-evals": partial(_foreign, "pydantic-evals"),
 }  # fmt: skip
 
 

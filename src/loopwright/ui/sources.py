@@ -66,9 +66,11 @@ class SourceSettings(RunLimits):
     model: str | None = None
     model_url: str | None = None
     replies: str | None = None
+    cache: str | None = None
     transcript: str | None = None
     agents: Mapping[str, str] = field(default_factory=dict)
     lenient: bool = False
+    evaluation: Mapping[str, Json] = field(default_factory=dict)
     documents: Json = None  # the recorded contents, for files that no longer exist
     recorded_only: bool = False  # no document on disk is read
 
@@ -81,6 +83,8 @@ class SourceSettings(RunLimits):
         }
         same["sets"] = variables(options.sets or ())
         same["agents"] = variables(options.agents or (), "--agent")
+        if (cache := same.get("cache")) is not None:
+            same["cache"] = "store" if cache else "off"
         return cls(**same)
 
     def for_documents(self) -> list[str]:
@@ -233,7 +237,7 @@ def load_again(
     recorded_source = info.source
     root = text_of(recorded_source.get("root"))
     if "python" in recorded_source:
-        names = ("model", "model_url", "replies")
+        names = ("model", "model_url", "replies", "cache")
         options: dict[str, Any] = {
             name: getattr(settings, name) or recorded_source.get(name) for name in names
         } | _limits(settings, recorded_source)
@@ -264,9 +268,11 @@ def load_again(
         model=settings.model or recorded_source.get("model"),
         model_url=settings.model_url or recorded_source.get("model_url"),
         replies=settings.replies or recorded_source.get("replies"),
+        cache=settings.cache or recorded_source.get("cache"),
         transcript=settings.transcript,
         agents={**recorded_source.get("agents", {}), **settings.agents},
         lenient=settings.lenient or bool(recorded_source.get("lenient")),
+        evaluation={**recorded_source.get("eval", {}), **settings.evaluation},
         documents=recorded_source.get("documents"),
         recorded_only=settings.recorded_only,
         **_limits(settings, recorded_source),
@@ -327,7 +333,12 @@ def _python(module: str, attribute: str, settings: SourceSettings, root: str) ->
     replies = settings.replies and os.path.realpath(
         settings.replies
     )  # for a resume in another folder
-    models = {"model": settings.model, "model_url": settings.model_url, "replies": replies}
+    models = {
+        "model": settings.model,
+        "model_url": settings.model_url,
+        "replies": replies,
+        "cache": settings.cache,
+    }
     source |= {key: value for key, value in models.items() if value}
     resources = _Models(settings)
     if settings.replies:  # a missing file is reported even if the step calls no model
@@ -355,6 +366,8 @@ class _Models(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name == "redactor":  # every run needs it, also one without models
             return Redactor(secrets_in(os.environ))
+        if name == "cache" and self._given.cache:
+            return self._given.cache
         if name not in _OF_MODELS:  # a name that the engine looks up in every run loads no models
             raise KeyError(name)
         return self.load()[name]

@@ -18,7 +18,14 @@ from ...evaluators.test_report import test_report
 from ...records import MAXIMISE, MINIMISE
 from ...records.codec import Json
 from ..project import Sent
-from ..schema.document import EvaluateSpec, LoopSpec, PhasedSpec, ScoreSpec
+from ..schema.document import (
+    CaseFields,
+    EvaluateSpec,
+    GepaSpec,
+    LoopSpec,
+    PhasedSpec,
+    ScoreSpec,
+)
 from ..schema.evaluators import (
     SEAL_KEYS,
     CheckSpec,
@@ -137,7 +144,7 @@ def _declared(item: DeclaredMetric | str) -> Metric:
 
 def compile_evaluators(
     compilation: Compilation,
-    spec: LoopSpec | PhasedSpec,
+    spec: LoopSpec | PhasedSpec | CaseFields | GepaSpec,
     path: Location,
     judges: Sequence[JudgeSpec] = (),
     *,
@@ -168,13 +175,17 @@ def compile_evaluators(
         if one.confidence is not None:
             place = (*at, "confidence")
             model_based.append(compile_confidence(compilation, one.confidence, place))
+        if one.dataset is not None:
+            from .datasets import compile_dataset  # for the few loops that have one
+
+            model_based.append(compile_dataset(compilation, one.dataset, (*at, "dataset")))
     model_based += [_judge(compilation, judge, (*path, "until")) for judge in judges]
     # Checks are free and cannot be persuaded. An output that fails one is not sent to a model.
     every = [*deterministic, *measured, *model_based]
     return _combined(every, graded=graded, least=1 if gated else 2)
 
 
-def _has_direction(spec: LoopSpec | PhasedSpec, name: str) -> bool:
+def _has_direction(spec: LoopSpec | PhasedSpec | CaseFields | GepaSpec, name: str) -> bool:
     """Return whether a loop says which values of a metric are better."""
     declared = spec.metrics.get(name) if isinstance(spec, LoopSpec) else None
     return isinstance(declared, str) or (
@@ -207,7 +218,13 @@ def _deterministic(
     compilation: Compilation, spec: EvaluateSpec, path: Location
 ) -> list[Step | None]:
     compiled: list[Step | None] = []
-    if spec.check is not None:
+    if isinstance(spec.check, str):
+        if "case.inputs" not in compilation.defined:
+            compilation.problem((*path, "check"), "equals_expected needs a case of a data set")
+        from ...evaluators.cases import equals_expected
+
+        compiled.append(as_step(equals_expected, name="check"))
+    elif spec.check is not None:
         compiled.append(_check(compilation, spec.check, (*path, "check")))
     if spec.checklist is not None:
         compiled.append(_checklist(compilation, spec.checklist, (*path, "checklist")))

@@ -54,7 +54,7 @@ from ..project import SCRIPTED, Project, Settings
 from ..schema.document import Action, Document
 from ..schema.evaluators import ConfidenceSpec, JudgeSpec, PairJudgeSpec
 from ..schema.extensions import VoterSpec
-from ..schema.fields import SETTINGS
+from ..schema.fields import SETTINGS, CacheSpec
 from ..schema.models import ConversationSpec, ReasoningSpec
 from ..schema.traverse import models_in, variables_in
 from ..steps import inside
@@ -404,6 +404,8 @@ def compile_settings(
     # The document's `accept` is for texts: half a JSON value or half a verdict is useless.
     if spec.on_cutoff is None and (cap or schema) and more.get("on_cutoff") == "accept":
         del more["on_cutoff"]
+    if isinstance(more.get("cache"), CacheSpec):
+        more["cache"] = more["cache"].model_dump()
     result = compilation.attempt(
         at,
         lambda: PromptSettings(
@@ -419,6 +421,7 @@ def compile_settings(
             ),
             headers=more.pop("extra_headers", {}),
             on_cutoff=more.pop("on_cutoff", ""),
+            cache=more.pop("cache", None),
             sampling=more,
             cap=cap,
             max_tool_calls_per_reply=getattr(spec, "max_tool_calls_per_reply", None)
@@ -543,7 +546,12 @@ def resources(document: Document, settings: Settings, project: Project) -> dict[
         return {}
     scripted = SCRIPTED if settings.replies is not None else ""
     default = settings.model or document.model or (document.models or [scripted])[0]
-    return {"models": result, "model": default, **({"redactor": redactor} if redactor else {})}
+    return {
+        "models": result,
+        "model": default,
+        **({"redactor": redactor} if redactor else {}),
+        **({"cache": settings.cache} if settings.cache else {}),
+    }
 
 
 def models_alone(settings: Settings) -> dict[str, Json]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
 from ...records.codec import Json
+from .datasets import DatasetFile, ErrorsSpec, GateSpec, MinibatchSpec, SplitNames
 from .evaluators import (
     AdaptSpec,
     CheckSpec,
@@ -231,7 +232,7 @@ class WaitSpec(WaitedSpec):
 # The order of messages, of the JSON Schema and of printed documents.
 ACTIONS = (
     "python", "shell", "workflow", "loop", "each", "steps", "parallel", "fallback", "prompt", "consensus", "phased",
-    "reasoning", "agent", "memory", "tool", "wait", "set",
+    "reasoning", "agent", "gepa", "memory", "tool", "wait", "set",
 )  # fmt: skip
 
 
@@ -274,6 +275,9 @@ class Action(SettingsFields, CommandFields, PromptFields):
     )
     agent: CodingAgentSpec | None = Field(
         None, description="A task for a coding agent, which edits files."
+    )
+    gepa: GepaSpec | None = Field(
+        None, description="Texts, such as a prompt, that GEPA improves on the cases of a data set."
     )
     memory: MemorySpec | None = Field(
         None, description="An operation on texts or facts that are kept between runs."
@@ -411,7 +415,10 @@ class ScoreSpec(Part):
 class EvaluateSpec(Part):
     """How an output is evaluated. Deterministic evaluators run first, and a model cannot overrule them."""
 
-    check: CheckSpec | None = Field(None, description="A deterministic check.")
+    check: CheckSpec | Literal["equals_expected"] | None = Field(
+        None,
+        description="A deterministic check. `equals_expected`: the output is what the case of a data set expects.",
+    )
     checklist: list[CheckSpec] | None = Field(
         None,
         min_length=1,
@@ -434,6 +441,9 @@ class EvaluateSpec(Part):
     python: str | None = Field(
         None, description="`package.module:function` that returns a score, a verdict or both."
     )
+    dataset: DatasetSpec | None = Field(
+        None, description="The mean score of the cases of a data set, on which the output is used."
+    )
     graded: bool = Field(
         False,
         description="Whether an output that fails at one of several evaluators keeps a score: the evaluators that passed, and the "
@@ -444,7 +454,7 @@ class EvaluateSpec(Part):
     def _something(self) -> EvaluateSpec:
         # By the fields that are set and not by their values: `python: null` is a mistake in that field.
         if not self.model_fields_set - {"graded"}:
-            kinds = "check, checklist, score, tests, metric, judge, confidence, python"
+            kinds = "check, checklist, score, tests, metric, judge, confidence, python, dataset"
             raise PydanticCustomError("evaluate", "needs one of {kinds}", {"kinds": kinds})
         return self
 
@@ -458,6 +468,80 @@ class EvaluateSpec(Part):
     def judge_spec(self) -> JudgeSpec | None:
         """The judge with its settings, also if only the criterion is written."""
         return JudgeSpec(criterion=self.judge) if isinstance(self.judge, str) else self.judge
+
+
+class CaseFields(Part):
+    """How the cases of a data set run and are evaluated."""
+
+    evaluate: EvaluateSpec | list[EvaluateSpec] = Field(
+        description="Evaluates an output of the task, with `case.expected`."
+    )
+    at_once: int = Field(
+        8, ge=1, le=1024, description="The maximum of cases that run concurrently."
+    )
+    repeat: int = Field(1, ge=1, le=1000, description="How often each case runs.")
+    errors: ErrorsSpec | None = Field(None, description="What happens after errors of cases.")
+    show: int = Field(
+        5,
+        ge=0,
+        le=100,
+        description="How many of the worst cases are shown; as feedback of a loop only training cases.",
+    )
+
+
+class DatasetSpec(DatasetFile, CaseFields):
+    """The cases of a data set as the evaluator of a loop."""
+
+    use: SplitNames | None = Field(
+        None, description="The splits that score an output. Default: all that is not held out."
+    )
+    run: Inline = Field(
+        description="Uses an output of the loop, which is its `value`, on a `case`. It does not see what is expected."
+    )
+    minibatch: MinibatchSpec | None = Field(
+        None, description="Cases on which an output must not be worse than its parent."
+    )
+
+
+class GepaSpec(Part):
+    """Texts that GEPA improves. The output has the best ones by name."""
+
+    optimise: dict[str, str] = Field(
+        min_length=1,
+        description="The texts to begin with, by name. A case has them as `value.NAME`.",
+    )
+    run: Inline = Field(
+        description="What runs on a `case`; its input are the texts and the `inputs` of the case. It does not see what is "
+        "expected."
+    )
+    dataset: DatasetFile = Field(
+        description="The cases. With splits, GEPA learns from `train` and scores with `validation`."
+    )
+    evaluate: EvaluateSpec | list[EvaluateSpec] = Field(
+        description="Evaluates an output, with `case.expected`. GEPA reads its feedback."
+    )
+    max_metric_calls: int = Field(
+        400, ge=1, description="The cases after which no other proposal begins."
+    )
+    patience: int = Field(
+        20, ge=1, description="The proposals in a row without a better one that end the step."
+    )
+    model: str | None = Field(
+        None, description="The model that proposes texts. Default: that of the document."
+    )
+
+
+class EvalSpec(CaseFields):
+    """A task that runs on the cases of a data set, and how its outputs are evaluated."""
+
+    dataset: DatasetFile = Field(description="The data set.")
+    use: SplitNames | None = Field(
+        None, description="The splits whose cases run. Default: all that is not held out."
+    )
+    task: Inline = Field(
+        description="What runs on each case; its input is `case.inputs`. It does not see what is expected."
+    )
+    gate: GateSpec | None = Field(None, description="What the result must reach.")
 
 
 LifecycleEvent = Literal["iteration", "limit"]
@@ -607,16 +691,14 @@ class CandidatesSpec(Part):
 
     @model_validator(mode="after")
     def _of_its_pick(self) -> CandidatesSpec:
-        # By the fields that are set: a key of another pick would have no effect.
+        # A key of another pick would have no effect.
         for pick, key in (("duel", "judge"), ("combine", "combine")):
-            value = getattr(self, key)
-            if self.pick == pick and value is None:
+            words = {"pick": pick, "key": key}
+            if self.pick == pick and getattr(self, key) is None:
+                raise PydanticCustomError("loop", "pick: {pick} needs the key {key}", words)
+            if self.pick != pick and getattr(self, key) is not None:
                 raise PydanticCustomError(
-                    "candidates", "pick: {pick} needs {key}", {"pick": pick, "key": key}
-                )
-            if self.pick != pick and value is not None:
-                raise PydanticCustomError(
-                    "candidates", "{key} is a key of pick: {pick}", {"pick": pick, "key": key}
+                    "loop", "{key} is a key of pick: {pick}; write that too", words
                 )
         return self
 
@@ -849,7 +931,11 @@ class Document(ModelFields):
     timeout: Seconds | None = Field(None, description="Time limit for the run.")
     at_once: int = Field(1, ge=1, le=256, description="The maximum of steps that run concurrently.")
     steps: list[StepSpec] = Field(
-        min_length=1, description="Steps, in order. `needs` changes the order."
+        [], min_length=1, description="Steps, in order. `needs` changes the order."
+    )
+    eval: EvalSpec | None = Field(
+        None,
+        description="In place of steps: a task that runs on the cases of a data set, and is scored.",
     )
     output: str | None = Field(
         None, description="The step whose output is the workflow's; default: the last."
@@ -858,6 +944,22 @@ class Document(ModelFields):
         None,
         description="The folder in which all commands run: one for the run. A loop continues from the files of the step before.",
     )
+
+    # For editors: no other model has two keys of which it needs one.
+    model_config = ConfigDict(
+        json_schema_extra={"anyOf": [{"required": ["steps"]}, {"required": ["eval"]}]}
+    )
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Document:
+        if not self.steps and self.eval is None:
+            raise PydanticCustomError("document", "needs 'steps'")
+        if self.steps and self.eval is not None:
+            raise PydanticCustomError(
+                "document",
+                "has both steps and eval; put the steps into a document of their own, and name it as the task",
+            )
+        return self
 
     @model_validator(mode="after")
     def _one_input(self) -> Document:

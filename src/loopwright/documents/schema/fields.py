@@ -161,6 +161,24 @@ class Part(StrictModel):
     model_config = ConfigDict(defer_build=True)
 
 
+class CacheSpec(Part):
+    """Which replies of model calls are kept for equal requests, and for how long."""
+
+    where: Literal["run", "store", "off"] = Field(
+        "store", description="The runs that share replies: one, all of the journal, or none."
+    )
+    ttl: Seconds | None = Field(
+        None, description="The age after which a reply is not used. Default: none."
+    )
+    sampling: bool = Field(
+        False,
+        description="Whether calls with a temperature above 0 and without a seed keep and use replies.",
+    )
+    scope: dict[str, Json] = Field(
+        {}, description="Names and values that a call must share with the kept one."
+    )
+
+
 class SettingsFields(Part):
     """Further settings of model calls. A setting that an endpoint does not support is left out with a warning."""
 
@@ -200,6 +218,11 @@ class SettingsFields(Part):
     )
     extra_headers: dict[str, str] | None = Field(
         None, description="Headers of the request. Keys belong in api_key_env."
+    )
+    cache: Literal["run", "store", "off"] | CacheSpec | None = Field(
+        None,
+        description="Whether replies are kept for equal requests: of the same `run`, of all runs in the `store` of the "
+        "journal, or not (`off`, the default).",
     )
 
 

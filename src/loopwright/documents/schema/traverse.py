@@ -12,8 +12,10 @@ from ..yaml.reader import Location
 from .document import (
     Action,
     CandidatesSpec,
+    CaseFields,
     Document,
     EvaluateSpec,
+    GepaSpec,
     LoopSpec,
     PhasedSpec,
     StepSpec,
@@ -25,6 +27,7 @@ from .fields import SandboxSpec, ServerSpec, StrictModel, ToolSpec
 from .models import CodingAgentSpec
 
 __all__ = [
+    "actions_of",
     "commands_in",
     "condition_limit",
     "conditions_in",
@@ -151,10 +154,28 @@ def inner_actions(action: Action) -> Iterator[Action]:
             yield several.combine
     if action.phased is not None:
         yield from (action for _, action in phases_of(action.phased))
-    if (judged := action.loop or action.phased) is not None:
-        for evaluator in evaluators(judged):
-            if evaluator.score is not None and evaluator.score.of is not None:
-                yield evaluator.score.of
+    if action.gepa is not None:
+        yield action.gepa.run
+    if (judged := action.loop or action.phased or action.gepa) is not None:
+        yield from judging_actions(judged)
+
+
+def judging_actions(judged: Judged) -> Iterator[Action]:
+    """Iterate over the actions directly inside the evaluators of a part."""
+    for evaluator in evaluators(judged):
+        if evaluator.score is not None and evaluator.score.of is not None:
+            yield evaluator.score.of
+        if evaluator.dataset is not None:
+            yield evaluator.dataset.run
+            yield from judging_actions(evaluator.dataset)
+
+
+def actions_of(document: Document) -> Iterator[Action]:
+    """Iterate over the steps of a document, or over the actions of its evaluation."""
+    yield from document.steps
+    if document.eval is not None:
+        yield document.eval.task
+        yield from judging_actions(document.eval)
 
 
 def several_of(loop: LoopSpec) -> CandidatesSpec | None:
@@ -192,7 +213,10 @@ def phase_limits(spec: PhasedSpec) -> tuple[dict[str, int], int]:
     return limits, effective(sum(limits.values()), spec.max_iterations)
 
 
-def evaluators(loop: LoopSpec | PhasedSpec) -> Iterator[EvaluateSpec]:
+Judged = LoopSpec | PhasedSpec | CaseFields | GepaSpec  # what has evaluators
+
+
+def evaluators(loop: Judged) -> Iterator[EvaluateSpec]:
     """Iterate over the evaluators of a loop or agent, including the judges of sentences in `until`."""
     yield from (evaluator for _, evaluator in placed_evaluators(loop))
     # A sentence in `until` is a judge, with the same costs.
@@ -200,9 +224,7 @@ def evaluators(loop: LoopSpec | PhasedSpec) -> Iterator[EvaluateSpec]:
         yield EvaluateSpec(judge=JudgeSpec(criterion=sentence, model=model))
 
 
-def placed_evaluators(
-    loop: LoopSpec | PhasedSpec, at: Location = ()
-) -> Iterator[tuple[Location, EvaluateSpec]]:
+def placed_evaluators(loop: Judged, at: Location = ()) -> Iterator[tuple[Location, EvaluateSpec]]:
     """Iterate over the evaluators that a loop or agent at a place declares, each with its own place."""
     if isinstance(loop.evaluate, list):
         yield from (((*at, "evaluate", i), one) for i, one in enumerate(loop.evaluate))
@@ -213,8 +235,10 @@ def placed_evaluators(
 def models_in(document: Document) -> Iterator[str]:
     """Iterate over the models that a document names, each as `provider:model`."""
     yield from _models_named(document)
-    for step in document.steps:
-        yield from _models_of(step)
+    if document.eval is not None:
+        yield from _models_judging(document.eval)
+    for action in actions_of(document):
+        yield from _models_of(action)
 
 
 def _models_named(spec: Json) -> Iterator[str]:
@@ -229,16 +253,24 @@ def _models_of(action: Action) -> Iterator[str]:
         yield from _models_named(action.reasoning)
     if action.loop is not None and (several := several_of(action.loop)) is not None:
         yield from _models_named(several.judge) if several.judge is not None else ()
-    if (judged := action.loop or action.phased) is not None:
-        for evaluator in evaluators(judged):
-            if evaluator.judge is not None and not isinstance(evaluator.judge, str):
-                yield from _models_named(evaluator.judge)
-            if evaluator.confidence is not None:
-                yield from _models_named(evaluator.confidence)
+    if action.gepa is not None and action.gepa.model:
+        yield action.gepa.model
+    if (judged := action.loop or action.phased or action.gepa) is not None:
+        yield from _models_judging(judged)
     if action.consensus is not None:
         yield from (voter.model for voter in action.consensus.voters if voter.model)
     for inner in inner_actions(action):
         yield from _models_of(inner)
+
+
+def _models_judging(judged: Judged) -> Iterator[str]:
+    for evaluator in evaluators(judged):
+        if evaluator.judge is not None and not isinstance(evaluator.judge, str):
+            yield from _models_named(evaluator.judge)
+        if evaluator.confidence is not None:
+            yield from _models_named(evaluator.confidence)
+        if evaluator.dataset is not None:
+            yield from _models_judging(evaluator.dataset)
 
 
 def conditions_in(tree: Json) -> Iterator[tuple[str, Json]]:

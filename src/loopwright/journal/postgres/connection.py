@@ -12,6 +12,7 @@ The tables of a journal are in the schema `loopwright`::
     forks       a row per run and run whose contents it refers to
     files       the contents of files that runs use, by digest
     memories    a row per entry, never changed and never deleted
+    calls       a row per reply of a model that is kept for other calls, by the digest of its request
     commits     a row per store with the number of its latest transaction
 
 The second version adds those that workers share, in the schema `loopwright_queue`::
@@ -47,6 +48,7 @@ from psycopg.adapt import Buffer, Loader
 
 from ...errors import ConfigurationError, JournalDamaged, JournalUnavailable, LoopwrightError
 from ...records.codec import Json
+from ..call_cache import TABLE as CALLS
 from ..events import TABLES
 from ..protocol import session_options, shown_url
 
@@ -575,8 +577,11 @@ _SIXTH = (
 _SEVENTH = tuple(
     text.format("loopwright.", "bigint GENERATED ALWAYS AS IDENTITY", "float8") for text in TABLES
 )
+_EIGHTH = (f"CREATE TABLE {CALLS.format('loopwright.', 'float8')}",)
 # The steps from version n to n + 1, in order.
-STEPS: tuple[tuple[Query, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH)
+STEPS: tuple[tuple[Query, ...], ...] = (
+    _FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH, _EIGHTH,
+)  # fmt: skip
 VERSION = len(STEPS)
 # Not by to_regclass: it may use what the session read from the catalogue before it waited for a lock.
 _FORMAT = (

@@ -30,7 +30,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
 from ...errors import JournalDamaged, JournalError
 from ...memory import MemoryEntry
@@ -75,6 +75,9 @@ from .rows import (
     value_of,
 )
 from .writer import Connection, Store, Transaction, Writer
+
+if TYPE_CHECKING:
+    from ..call_cache import CallCache
 
 WINDOW = 2_000  # runs that one search for text reads
 PART = 100  # runs that it reads before others may read
@@ -641,6 +644,17 @@ class RecordedJournal(ABC, Generic[Connection, Reader]):
         """Store an event for the runs that wait for it; see Journal.signal."""
         database = self._database
         return await self._perform(Transaction(lambda db: database.events(db).signal(event)))
+
+    @property
+    def call_cache(self) -> CallCache:
+        """The replies of model calls that it keeps."""
+        from ..call_cache import CallCache  # for the few runs that keep replies
+
+        database = self._database
+        return CallCache(
+            lambda work: self._read(lambda reader: work(reader.events())),
+            lambda work: self._perform(Transaction(lambda db: work(database.events(db)))),
+        )
 
     async def look_for(self, waits: Sequence[OpenWait]) -> tuple[float, list[Event | None]]:
         """Register waits, and return the time and the first event for each; see Journal.look_for."""

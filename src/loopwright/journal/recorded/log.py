@@ -492,8 +492,10 @@ def sealed_row(entries: Sequence[str], before: bytes, first: int) -> tuple[str, 
 
 def _usage_text(usage: Usage) -> str:
     text = f"[{usage.calls},{usage.input_tokens},{usage.output_tokens},{usage.usd!r}"
-    if usage.unpriced or usage.estimated:
-        return f"{text},{usage.unpriced},{usage.estimated}]"
+    if usage.cached:
+        text = f"{text},{usage.unpriced},{usage.estimated},{usage.cached},{usage.saved!r}"
+    elif usage.unpriced or usage.estimated:
+        text = f"{text},{usage.unpriced},{usage.estimated}"
     return text + "]"
 
 

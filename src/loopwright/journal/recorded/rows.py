@@ -274,7 +274,7 @@ def sealed_values(row: RunRow) -> list[Value]:
     info, usage = row.info, row.info.usage
     spent = [
         usage.calls, usage.input_tokens, usage.output_tokens, usage.usd,
-        usage.unpriced, usage.estimated,
+        usage.unpriced, usage.estimated, *((usage.cached, usage.saved) if usage.cached else ()),
     ]  # fmt: skip
     sealed: list[Value] = [
         info.run_id, info.name, info.status, info.reason, info.detail, row.input, row.source,

@@ -590,6 +590,16 @@ class ProviderModel:
         if self._requests is not None:
             self._requests.redactor = self.redactor
 
+    def address(self, request: Request) -> str:
+        """Return the address of a request; "" if it is unknown."""
+        provider = provider_of(request.provider)
+        if request.base_url or provider is None:
+            return request.base_url
+        try:
+            return provider.address(self.places)
+        except ConfigurationError:
+            return ""
+
     def check(self, request: Request) -> tuple[str, ...]:
         """Check the endpoint of a request without a network connection; return remarks for people.
 

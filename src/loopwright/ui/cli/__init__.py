@@ -85,6 +85,7 @@ GROUPS = {
         Command("files prune", "files.prune", "Delete the workspaces of ended loops."),
     ),
     "Measure": (
+        Command("eval", "eval", "Score a task on the cases of a data set."),
         Command("measure judge", "measure.judge", "Measure a judge against human labels."),
         Command("measure limits", "measure.limits", "Compare other limits on recorded runs."),
     ),
@@ -104,6 +105,7 @@ GROUPS = {
         Command("journal check", "journal.check", "Read every entry of a journal."),
         Command("journal move", "journal.move", "Copy the runs and memories to another journal."),
         Command("journal prune", "journal.prune", "Delete the runs that ended long ago."),
+        Command("journal cache", "journal.cache", "Count or delete the replies that it keeps."),
         Command("journal adopt", "journal.adopt", "Make a folder known that came from elsewhere."),
         Command("memory", "memory", "Show the memory of loops and agents."),
         Command("tag", "tag", "Tag a run, to find it again."),

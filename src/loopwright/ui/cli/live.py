@@ -223,11 +223,8 @@ def ending_text(result: Result, status: str = "", *, scripted: bool = False) -> 
     owners = (result,) if result.held_out else result.loops.values()
     hidden = [one for loop in owners for one in (loop.held_out or {}).values()]
     for one in hidden:
-        looks = (one.get("dataset") or {}).get("looks")
-        facts.append(
-            f"held-out tests: {one['passing']} of {one['total']} pass"
-            + (f", look {looks}" if looks else "")
-        )
+        what = "held out" if "dataset" in one else "held-out tests"
+        facts.append(f"{what}: {texts.held_out(one)}")
     if result.explored_iterations:
         facts.append(texts.plural(result.explored_iterations, "explored iteration"))
     return f"{parts[0]} ({', '.join(facts)})"

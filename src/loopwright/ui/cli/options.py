@@ -186,11 +186,21 @@ class ModelOptions(DocumentOptions):
     ] = None
 
 
+Cache = Annotated[
+    bool | None,
+    typer.Option(
+        "--cache/--no-cache",
+        help="Keep replies of models in the journal for equal requests, where the document does not say; or never.",
+    ),
+]
+
+
 @dataclass(frozen=True)
 class RunCommandOptions(ModelOptions):
     """Options of `run` and `resume`."""
 
     journal: JournalUrl = DEFAULT
+    cache: Cache = None
     max_usd: MaxUsd = None
     max_calls: MaxCalls = None
     max_total_tokens: Annotated[

@@ -35,6 +35,7 @@ from .live import report_result
 from .many import worst_of
 from .options import (
     AsJson,
+    Cache,
     DelivererName,
     InputFile,
     InputText,
@@ -92,6 +93,7 @@ class SubmitOptions(ModelOptions):
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait for the results, with the exit codes of run.")
     ] = False
+    cache: Cache = None
     max_usd: MaxUsd = None
     max_calls: MaxCalls = None
     tag: Tags = None
