@@ -274,7 +274,7 @@ async def test_a_budget_does_not_count_a_hit() -> None:
 
 
 async def test_only_whole_replies_are_kept() -> None:
-    """No error, no cut reply and no refusal is kept, nor an unreadable answer of a judge."""
+    """No error, no cut reply and no refusal is kept."""
 
     class Failing(Numbered):
         def __init__(self, *outcomes: Any) -> None:
@@ -300,10 +300,6 @@ async def test_only_whole_replies_are_kept() -> None:
         await ran(ask(max_tokens=5, on_cutoff="accept"), model, journal)
         assert len(model.asked) == 2
         assert (await journal.call_cache.kept(1e12)).count == 1
-    journal, model = MemoryJournal(), Failing({"text": "no object"})
-    await ran(judge("It is short.", model="openai:m", cache="store"), model, journal, "text")
-    # The first answer and the second one, which is asked in other words, are both unreadable.
-    assert (await journal.call_cache.kept(1e12)).count == 0
 
 
 async def test_a_cancelled_call_is_not_kept() -> None:
@@ -397,6 +393,20 @@ async def test_judges_hit_across_runs() -> None:
     assert first.output.passed and second.output.passed
     assert (first.usage.calls, first.usage.cached) == (3, 0)
     assert (second.usage.calls, second.usage.cached) == (0, 3)
+
+
+async def test_answers_of_judges_in_any_form_are_kept() -> None:
+    """An answer without the form, and the second one after an unreadable one, are hits: the verdict is the same."""
+    for answers in (['{"verdict": "yes"}'], ["hm", "VERDICT: YES"], ["hm", "hm"]):
+        journal, verdicts, calls = MemoryJournal(), [], []
+        for _ in range(2):
+            evaluator = judge("It is short.", model="openai:m", cache="store")
+            model = ScriptedModel([{"replies": answers}])
+            result = await ran(evaluator, model, journal, "text")
+            verdicts.append((result.output.passed, result.output.undecided))
+            calls.append(result.usage.calls)
+        assert verdicts[0] == verdicts[1]
+        assert calls == [len(answers), 0]
 
 
 async def test_other_replies_are_another_host() -> None:

@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any
 
 from ..records.codec import Json, strict_json
 from .events import EventTables
@@ -21,18 +21,18 @@ TABLE = "{0}calls(key TEXT PRIMARY KEY,at {1} NOT NULL,value TEXT NOT NULL,sum T
 """The table: the prefix of its name, and the type of times."""
 LARGEST = 1 << 20  # bytes of a reply that is kept
 _THERE = "SELECT 1 FROM sqlite_schema WHERE name='calls'"
-T = TypeVar("T")
-
-
-class Performs(Protocol):
-    """Calls a function with the tables of a database: to read them, or in a transaction."""
-
-    def __call__(self, work: Callable[[EventTables], T], /) -> Awaitable[T]: ...
+Performs = Callable[[Callable[[EventTables], Any]], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class KeptReplies:
-    """How many replies a journal keeps, their bytes, and the time of the oldest in seconds since the epoch."""
+    """What a journal keeps.
+
+    Args:
+        count: the number of replies.
+        size: their bytes.
+        oldest: the time of the oldest, in seconds since the epoch; 0 without one.
+    """
 
     count: int
     size: int
@@ -40,7 +40,18 @@ class KeptReplies:
 
 
 class CallCache:
-    """The replies that a journal keeps; `read` and `write` reach its tables."""
+    """The replies of model calls that a journal keeps for other calls.
+
+    Args:
+        read: returns what a function of the tables of the database returns.
+        write: the same in a transaction.
+
+    Example:
+        >>> import asyncio
+        >>> from loopwright import MemoryJournal
+        >>> asyncio.run(MemoryJournal().call_cache.kept(before=1e12)).count
+        0
+    """
 
     def __init__(self, read: Performs, write: Performs) -> None:
         self._read = read
@@ -88,7 +99,7 @@ class CallCache:
 def cache_in_memory(tables: EventTables) -> CallCache:
     """Return the cache in a database of this process."""
 
-    async def now(work: Callable[[EventTables], T]) -> T:
+    async def now(work: Callable[[EventTables], Json]) -> Json:
         return work(tables)
 
     return CallCache(now, now)
