@@ -542,6 +542,16 @@ async def test_a_rewound_call_is_made_again() -> None:
     assert (await ran(ask(), model, journal)).output == "reply 2"
 
 
+async def test_a_reply_of_a_newer_version_is_asked_for_again() -> None:
+    """What another format of the cache holds under a key is no hit, and this version writes its own in its place."""
+    journal, model = MemoryJournal(), Numbered()
+    await ran(ask(), model, journal)
+    [(key,)] = journal._events.execute("SELECT key FROM calls", ())
+    await journal.call_cache.put(key, {"format": 2, "replies": ["reply 1"]}, 1.0)
+    outputs = [(await ran(ask(), model, journal)).output for _ in range(2)]
+    assert (outputs, len(model.asked)) == (["reply 2", "reply 2"], 2)
+
+
 async def test_streams_and_transcripts_have_hits() -> None:
     """A hit reaches the listener of the text and the transcript."""
     journal, lines, records = MemoryJournal(), list[str](), list[Any]()

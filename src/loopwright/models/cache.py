@@ -225,6 +225,7 @@ class CachedReply(ModelAttempt):
     reports = False
 
     def __init__(self, attempt: ModelAttempt, data: dict[str, Json]) -> None:
+        self.name = "kept reply"  # limits of its model do not apply
         self.attempt = attempt
         self.data = data
 
