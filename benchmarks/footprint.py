@@ -13,7 +13,7 @@ from tests.footprint.environment import create
 
 EXTRAS = (
     "", "models", "anthropic", "google", "ui", "mcp", "otel", "postgres",
-    "pgqueuer", "celery", "temporal", "dbos", "notebook", "all",
+    "pgqueuer", "celery", "temporal", "dbos", "optimise", "gepa", "notebook", "all",
 )  # fmt: skip
 
 

@@ -31,10 +31,10 @@ SIZES: Sequence[tuple[int, Mapping[int, int]]] = (
 class Noise:
     """Values of one distribution with mean 0 and standard deviation 1."""
 
-    def __init__(self, name: str, seed: int) -> None:
+    def __init__(self, name: str, seed: int, pool: int = POOL) -> None:
         self.name, self.chance = name, random.Random(f"{name} {seed}")
         draw = self._normal if name == "normal" else self._t5
-        self._pool = [draw() for _ in range(POOL)]
+        self._pool = [draw() for _ in range(pool)]
 
     def _normal(self) -> float:
         return self.chance.gauss(0.0, 1.0)
@@ -46,7 +46,7 @@ class Noise:
 
     def values(self, count: int) -> list[float]:
         """Return some values."""
-        at = self.chance.randrange(POOL - count)
+        at = self.chance.randrange(len(self._pool) - count)
         return self._pool[at : at + count]
 
 

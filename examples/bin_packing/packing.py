@@ -49,12 +49,12 @@ def bins_used(items: Sequence[int], size: int, table: Sequence[float]) -> int:
     return used
 
 
-def pack(table: Sequence[float], ctx: Context) -> dict[str, int]:
-    """Pack the items of the case by a rule; return the bins and the fewest that are possible."""
+def pack(table: list[float] | None, ctx: Context) -> dict[str, int]:
+    """Pack the items of the case by a rule, at the beginning Best Fit; return the bins and the fewest possible."""
     inputs = ctx.case.inputs
     items = items_of(inputs)
     fewest = math.ceil(sum(items) / inputs["bin"])
-    return {"bins": bins_used(items, inputs["bin"], table), "fewest": fewest}
+    return {"bins": bins_used(items, inputs["bin"], table or BEST_FIT), "fewest": fewest}
 
 
 def excess(packed: dict[str, int]) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def excess(packed: dict[str, int]) -> dict[str, Any]:
     }
 
 
-def mutate(table: Sequence[float] | None, ctx: Context) -> list[float]:
+def mutate(table: list[float] | None, ctx: Context) -> list[float]:
     """Change the scores of a range of gaps: what an agent would do to the rule, as a seeded program."""
     draw = ctx.random
     first = draw.randrange(STEPS + 1)

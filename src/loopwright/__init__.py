@@ -34,9 +34,13 @@ if TYPE_CHECKING:
         ScoreAtLeast,
         Timeout,
     )
+    from .datasets import Case, Dataset, EvalResult, Gate
+    from .engine.candidates import Candidates, Combine, Duel
     from .engine.change_limits import change_limits, change_limits_sync
     from .engine.composites import fallback, parallel, retry, sequence, with_timeout
+    from .engine.confirmation import Confirm
     from .engine.context import Context
+    from .engine.early import Early
     from .engine.fork import fork, fork_sync
     from .engine.lists import for_each
     from .engine.loop import Loop
@@ -49,11 +53,23 @@ if TYPE_CHECKING:
     from .engine.waiting import signal, signal_sync, wait
     from .engine.workflow import Workflow
     from .errors import LoopwrightError, NotSatisfied
-    from .evaluators import check, checklist, judge, metric, pair_judge, rubric, score
+    from .evaluators import (
+        check,
+        checklist,
+        evaluate,
+        evaluate_sync,
+        judge,
+        metric,
+        on_cases,
+        pair_judge,
+        rubric,
+        score,
+    )
     from .journal import MemoryJournal
     from .models import File, Models, ModelSettings
     from .prompts import prompt
     from .records import (
+        Candidate,
         Criterion,
         Evaluation,
         Failure,
@@ -66,6 +82,7 @@ if TYPE_CHECKING:
         Stop,
         Usage,
     )
+    from .search import Optimise, gepa
     from .tools import shell, tool
 
 __all__ = [
@@ -73,14 +90,24 @@ __all__ = [
     "AllOf",
     "AnyOf",
     "Budget",
+    "Candidate",
+    "Candidates",
+    "Case",
+    "Combine",
     "Condition",
+    "Confirm",
     "Context",
     "Criterion",
+    "Dataset",
     "Deadline",
     "Degrading",
+    "Duel",
+    "Early",
+    "EvalResult",
     "Evaluation",
     "Failure",
     "File",
+    "Gate",
     "History",
     "Impossible",
     "Iteration",
@@ -102,6 +129,7 @@ __all__ = [
     "NoProgress",
     "NotSatisfied",
     "OnStall",
+    "Optimise",
     "OutputMatches",
     "Passed",
     "PhaseLimit",
@@ -126,14 +154,18 @@ __all__ = [
     "check",
     "checklist",
     "continue_run",
+    "evaluate",
+    "evaluate_sync",
     "fallback",
     "for_each",
     "fork",
     "fork_sync",
+    "gepa",
     "hold",
     "judge",
     "keep_or_revert_loop",
     "metric",
+    "on_cases",
     "pair_judge",
     "parallel",
     "prompt",
@@ -190,10 +222,14 @@ _MODULES = {
         "ScoreAtLeast",
         "Timeout",
     ),
+    "datasets": ("Case", "Dataset", "EvalResult", "Gate"),
     "engine.composites": ("fallback", "parallel", "retry", "sequence", "with_timeout"),
+    "engine.confirmation": ("Confirm",),
     "engine.context": ("Context",),
+    "engine.early": ("Early",),
     "engine.fork": ("fork", "fork_sync"),
     "engine.lists": ("for_each",),
+    "engine.candidates": ("Candidates", "Combine", "Duel"),
     "engine.loop": ("Loop",),
     "engine.loop_options": ("Undecided",),
     "engine.metrics": ("Metric", "MetricScore"),
@@ -205,11 +241,23 @@ _MODULES = {
     "engine.change_limits": ("change_limits", "change_limits_sync"),
     "engine.workflow": ("Workflow",),
     "errors": ("LoopwrightError", "NotSatisfied"),
-    "evaluators": ("check", "checklist", "judge", "metric", "pair_judge", "rubric", "score"),
+    "evaluators": (
+        "check",
+        "checklist",
+        "evaluate",
+        "evaluate_sync",
+        "judge",
+        "metric",
+        "on_cases",
+        "pair_judge",
+        "rubric",
+        "score",
+    ),
     "journal": ("MemoryJournal",),
     "models": ("File", "ModelSettings", "Models"),
     "prompts": ("prompt",),
     "records": (
+        "Candidate",
         "Criterion",
         "Evaluation",
         "Failure",
@@ -222,6 +270,7 @@ _MODULES = {
         "Stop",
         "Usage",
     ),
+    "search": ("Optimise", "gepa"),
     "tools": ("shell", "tool"),
 }
 

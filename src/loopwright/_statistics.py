@@ -8,33 +8,40 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from statistics import NormalDist, fmean, stdev
 from typing import NamedTuple, TypeVar
 
 __all__ = [
+    "Comparison",
     "Estimate",
     "beta_cdf",
     "binomial_upper",
     "bootstrap",
     "certified_errors",
     "clustered_mean",
+    "compared",
     "correlation_of_votes",
     "effective_votes",
     "flip_rate",
     "kappa",
     "majority_error",
+    "mcnemar",
     "mean_estimate",
     "noise_of",
     "paired_bootstrap",
+    "pass_all",
+    "pass_any",
     "pooled_sd",
+    "score_estimate",
     "t_cdf",
     "t_quantile",
     "wilson",
 ]
 
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 
 LEVEL = 0.95
 RESAMPLES = 1000
@@ -49,6 +56,20 @@ class Estimate(NamedTuple):
     value: float
     low: float
     high: float
+
+
+class Comparison(NamedTuple):
+    """Scores against earlier scores of the same cases."""
+
+    paired: int
+    unpaired: int  # cases that only one side has
+    difference: float | None  # the mean of now - before; None without a pair
+    low: float | None  # the limits of its interval; None below 10 groups
+    high: float | None
+    wins: int
+    losses: int
+    ties: int
+    p: float | None  # of the exact test of McNemar; None if a score is not 0 or 1
 
 
 def beta_cdf(x: float, a: float, b: float) -> float:
@@ -135,7 +156,10 @@ def wilson(share: float, n: int, level: float = LEVEL) -> Estimate:
         >>> [round(x, 4) for x in wilson(0.9, 100)]
         [0.9, 0.8256, 0.9448]
     """
-    z = NormalDist().inv_cdf((1 + level) / 2)
+    return _wilson(share, n, NormalDist().inv_cdf((1 + level) / 2))
+
+
+def _wilson(share: float, n: float, z: float) -> Estimate:
     scale = 1 + z * z / n
     centre = (share + z * z / (2 * n)) / scale
     half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / scale
@@ -194,6 +218,96 @@ def pooled_sd(groups: Iterable[Sequence[float]]) -> tuple[float, int]:
         (value - mean) ** 2 for group in several for mean in [fmean(group)] for value in group
     )
     return (math.sqrt(squares / df) if df else 0.0), df
+
+
+def score_estimate(
+    values: Sequence[float], groups: Sequence[Hashable] | None = None, level: float = LEVEL
+) -> tuple[str, Estimate | None]:
+    """Return the method and the mean of scores from 0 to 1; None where there are too few.
+
+    Without groups, or if each value has its own: Wilson for values of 0 and 1 or without spread, else t. With groups:
+    `clustered t`; for values of 0 and 1 or without spread, where it covers too little near 0 and 1, Wilson over the
+    number of independent values with the same standard error, and t in place of z (after Korn and Graubard, 1998).
+
+    Example:
+        >>> score_estimate([1.0, 0.0, 1.0, 1.0]) == ("wilson", wilson(0.75, 4))
+        True
+    """
+    n, mean = len(values), fmean(values)
+    binary = all(value in (0, 1) for value in values)
+    count = n if groups is None else len(set(groups))
+    if groups is None or count == n:
+        same = binary or len(set(values)) == 1
+        return "wilson" if same else "t", mean_estimate(values, level)
+    estimate = clustered_mean(values, groups, level)
+    if estimate is None or not (binary or estimate.high == estimate.low):
+        return "clustered t", estimate
+    t = t_quantile((1 + level) / 2, count - 1)
+    error = (estimate.high - mean) / t
+    # Equal sums of all groups say nothing on the error, so each group counts once.
+    independent = min(n, mean * (1 - mean) / error**2) if error > 1e-12 else count
+    return "clustered wilson", _wilson(min(1.0, max(0.0, mean)), independent, t)
+
+
+def compared(
+    before: Mapping[K, float], now: Mapping[K, float], groups: Mapping[K, Hashable] | None = None
+) -> Comparison:
+    """Compare scores by case: the mean difference with clustered t, and wins, losses and ties.
+
+    Args:
+        before: the earlier scores by case.
+        now: the later scores by case.
+        groups: the group of a case, for those that have one. Default: each case for itself.
+
+    Example:
+        >>> compared({"a": 0.0, "b": 1.0, "c": 0.0}, {"a": 1.0, "b": 1.0}).wins
+        1
+    """
+    pairs = [case for case in now if case in before]
+    changes = [now[case] - before[case] for case in pairs]
+    # Marked, because a group may have the name of a case.
+    clusters = [(1, groups[case]) if groups and case in groups else (0, case) for case in pairs]
+    estimate = clustered_mean(changes, clusters) if pairs else None
+    wins, losses = sum(change > 0 for change in changes), sum(change < 0 for change in changes)
+    binary = all(value in (0, 1) for case in pairs for value in (before[case], now[case]))
+    return Comparison(
+        len(pairs),
+        len(before.keys() ^ now.keys()),
+        fmean(changes) if pairs else None,
+        None if estimate is None else estimate.low,
+        None if estimate is None else estimate.high,
+        wins,
+        losses,
+        len(pairs) - wins - losses,
+        mcnemar(wins, losses) if pairs and binary else None,
+    )
+
+
+def mcnemar(wins: int, losses: int) -> float:
+    """Return the two-sided p of so many wins and losses if both are equally likely (McNemar, exact).
+
+    Example:
+        >>> round(mcnemar(5, 0), 12)
+        0.0625
+    """
+    n, fewer = wins + losses, min(wins, losses)
+    # The sum of the binomial distribution, without its large numbers.
+    return 1.0 if wins == losses else min(1.0, 2 * beta_cdf(0.5, n - fewer, fewer + 1))
+
+
+def pass_any(passed: int, n: int, k: int) -> float:
+    """Return pass@k, the chance that of k tries at least one passes, from n tries of a case (Chen et al., 2021).
+
+    Example:
+        >>> pass_any(1, 4, 2), pass_all(3, 4, 2)
+        (0.5, 0.5)
+    """
+    return 1 - math.comb(n - passed, k) / math.comb(n, k)
+
+
+def pass_all(passed: int, n: int, k: int) -> float:
+    """Return pass^k, the chance that k tries all pass, from n tries of a case (Yao et al., 2024)."""
+    return math.comb(passed, k) / math.comb(n, k)
 
 
 def bootstrap(

@@ -11,6 +11,7 @@
             StepTimeout         a step exceeded its own time limit
             ModelError          a model call failed
             EvaluationError     an evaluator failed, so the output has no verdict
+            StoppedEarly        a measurement ends because it is worse than earlier ones
         JournalError            the journal refuses
             RunNotFound         no run has this id
             RunLocked           another live process owns the run
@@ -36,7 +37,8 @@ Kinds, and what to do:
   `tool_rounds`, `server_died`, `server_gone`, `server_timeout`, `server_error` (a tool or MCP server;
   retry or repair it), `no_workspace`, `unknown_price` (a coding agent; set its workspace or its price),
   `no_memory`, `memory_unavailable` (check the journal), `all_failed`,
-  `no_consensus`, `items` (every alternative failed; see their own errors), `no_stub`, `bad_stub` (a
+  `no_consensus`, `items`, `candidates_failed` (every alternative failed; see their own errors), `bad_choice` (a judge of a duel or a
+  function named no candidate; correct it), `no_stub`, `bad_stub` (a
   dry run; add or correct the rule), or the reason of an inner loop. Handle it with `retry`,
   `fallback` or the loop's `on_error`; `retryable` says whether a retry can help.
 - `BudgetExceeded`: `budget`. Raise the budget and resume, or continue with a cheaper step.

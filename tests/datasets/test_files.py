@@ -140,7 +140,7 @@ WRONG: dict[str, tuple[str, str, Sequence[str]]] = {
             "cases.jsonl:3: there is no `inputs` among id; name it with `fields`",
             "cases.jsonl:4: a case has no `expcted`; did you mean 'expected'?",
             "cases.jsonl:5: weight: 0 is out of range; give a number above 0",
-            "cases.jsonl:6: this is no case, which is an object with `inputs`",
+            "cases.jsonl:6: a case must be an object with `inputs`",
         ],
     ),
     "an ID twice": (
@@ -164,8 +164,8 @@ WRONG: dict[str, tuple[str, str, Sequence[str]]] = {
     "a name twice": ("c.csv", "id,id\na,x\n", ["c.csv:1: a name in the header is empty, or is there twice; the rest of the file is not read"]),
     "a cell that is no JSON": ("c.csv", "inputs,weight\na,x\n", ["c.csv:2: weight: column 1: not valid JSON: Expecting value"]),
     "a field and its metadata": ("c.csv", 'inputs,kind,metadata\na,x,"{""kind"": 1}"\n', ["c.csv:2: `kind` is a field and also in metadata; remove one"]),
-    "no list": ("c.yaml", "a: 1\n", ["c.yaml:1: this is no list of cases, and no file of pydantic-evals or promptfoo"]),
-    "a wrong item of a list": ("c.yaml", "- inputs: 1\n- 3\n", ["c.yaml:2: this is no case, which is an object with `inputs`"]),
+    "no list": ("c.yaml", "a: 1\n", ["c.yaml:1: expected a list of cases, or a file of pydantic-evals or promptfoo"]),
+    "a wrong item of a list": ("c.yaml", "- inputs: 1\n- 3\n", ["c.yaml:2: a case must be an object with `inputs`"]),
     "too many to hold": ("c.json", json.dumps(["x"] * 10_001), ["c.json: 10,001 cases are more than 10,000; write one JSON object per line into a .jsonl file, which is streamed"]),
 }  # fmt: skip
 

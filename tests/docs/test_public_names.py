@@ -30,8 +30,9 @@ PROMISED = {
         MaxIterations Timeout Deadline Budget NoImprovement RepeatedOutput Degrading PhaseLimit Condition AllOf AnyOf
         Context Iteration History Evaluation Criterion Result Failure Usage Status Reason Stop Models ModelSettings
         File PhasedAgent ReasoningAgent LoopwrightError NotSatisfied TextDelta IterationEnded RunEnded
-        until tests OnStall NoChange NoProgress Workspace Impossible Undecided change_limits change_limits_sync fork fork_sync keep_or_revert_loop metric sealed_metric Measure Metric MetricScore
-        MetricAtLeast MetricAtMost MemoryJournal""",
+        until tests OnStall NoChange NoProgress Workspace Impossible Undecided change_limits change_limits_sync fork fork_sync keep_or_revert_loop metric sealed_metric Measure Metric MetricScore Confirm Early
+        MetricAtLeast MetricAtMost MemoryJournal Optimise gepa""",
+    "loopwright.search": "Optimise gepa",
     "loopwright.evaluators": """
         judge rubric check checklist score metric gates test_report json_schema similarity trend agreement read_score
         read_verdict read_yes_no""",

@@ -31,6 +31,48 @@ LOOPS: Wrong = {
             "8:19: steps[0].loop.impossible: expected a mapping, not 5",
         ],
     ),
+    "stall word": (
+        LOOP + CHECKED + "      on_stall: later\n",
+        [
+            "8:17: steps[0].loop.on_stall: 'later' is not 'best', 'last', 'fresh', 'ask' or 'stop'; did you mean 'last'?",
+        ],
+    ),
+    "strategies without a stall": (
+        LOOP + CHECKED + "      strategies: {a: 1}\n",
+        [
+            "8:19: steps[0].loop.strategies: loop a: strategies: each new chain takes the next one, and only a stall begins a chain; add on_stall",
+        ],
+    ),
+    "drawn parents with a new chain": (
+        LOOP + CHECKED + "      on_stall: fresh\n      refine_from: sample\n",
+        [
+            "8:17: steps[0].loop.on_stall: loop a: on_stall: refine_from: sample draws from all chains, so then: fresh cannot say where one begins; use ask or stop",
+        ],
+    ),
+    "pareto of one value": (
+        LOOP + CHECKED + "      refine_from: pareto\n",
+        [
+            "8:20: steps[0].loop.refine_from: loop a: refine_from: pareto needs several values of an iteration; use a data set as evaluator, or several objectives",
+        ],
+    ),
+    "power of another rule": (
+        LOOP + CHECKED + "      refine_from: {rule: best, power: 2}\n",
+        [
+            "8:20: steps[0].loop.refine_from: refine_from: power is of the rule sample, and the rule is best; remove it",
+        ],
+    ),
+    "patience of the loop before that of a stall": (
+        LOOP + CHECKED + "      on_stall: {patience: 3}\n      until: [passed, {no_improvement: {patience: 3}}]\n",
+        [
+            "9:14: steps[0].loop.until: loop a: until: no_improvement: a patience of 3 ends the loop before on_stall has an effect, after 3 iterations; use more than 3",
+        ],
+    ),
+    "former key of a workspace": (
+        LOOP + CHECKED + "      workspace: {refine_from: accepted}\n",
+        [
+            "8:19: steps[0].loop.workspace.refine_from: is a key of the loop now, not of the workspace; write refine_from: best in the loop",
+        ],
+    ),
     "undecided key": (
         LOOP + CHECKED + "      undecided: {aftr: 2}\n",
         [

@@ -117,7 +117,9 @@ def test_the_objective_orders_several_metrics() -> None:
         ({"metrics": {"loss": "minimize"}}, "did you mean 'minimise'"),
         ({"metrics": {"loss": Metric()}, "objective": "loss"}, "has no direction"),
         ({"objective": "los"}, "did you mean 'loss'"),
-        ({"objective": ["loss", "ms"]}, "one metric orders a loop"),
+        ({"objective": ["loss", "ms"]}, "'ms' is not a declared metric"),
+        ({"objective": []}, "names no metric"),
+        ({"objective": ["loss", "loss"]}, "has a name twice"),
         ({"metrics": ["loss"]}, "is not a mapping"),
         ({"score": {"metric": "loss", "worst": 1, "best": 1}}, "worst and best are both 1"),
         ({"score": {"metric": "loss", "worts": 1}}, "use metric, worst and best"),
@@ -294,3 +296,47 @@ def test_an_unmeasured_condition_is_remarked() -> None:
     """A condition on a metric that no evaluation has is reported when the loop ends."""
     result = run_sync(measured([1.0, 2.0], until=MetricAtMost("time", 1)), 1)
     assert any("metric_at_most could not hold" in warning for warning in result.warnings)
+
+
+def test_the_first_of_several_objectives_orders_and_all_make_the_front() -> None:
+    """Accepted by the first one; the front has what no other iteration is better than in all; a replay has the same."""
+    rows = [
+        {"loss": 3.0, "ms": 9.0},
+        {"loss": 2.0, "ms": 9.0},
+        {"ms": 1.0},  # without the first one it orders nothing and is no part of the front
+        {"loss": 4.0, "ms": 5.0},
+        {"loss": 4.0, "ms": 5.0},
+        {"loss": 2.5, "ms": 8.0},
+        Evaluation(passed=False, metrics={"loss": 0.1, "ms": 0.1}),
+    ]
+    values = [row if isinstance(row, Evaluation) else {"metrics": row} for row in rows]
+    options: dict[str, Any] = {
+        "metrics": {"ms": "minimise", "loss": "minimise"}, "objective": ["loss", "ms"],
+    }  # fmt: skip
+    journal = MemoryJournal()
+    result = run_sync(measured(values, **options), 1, journal=journal, run_id="r")
+    assert accepted(result) == [1, 2]
+    assert [item.number for item in result.front] == [2, 4, 5, 6]
+    assert result.history[3].objective is not None
+    assert result.history[3].objective.name == "loss"
+    assert result.history[2].objective is None
+    assert result.loop_json()["front"] == [2, 4, 5, 6]
+    again = resume_sync(measured(values, **options), "r", journal=journal)
+    assert [item.number for item in again.front] == [2, 4, 5, 6]
+    assert again.history[3].objective is not None
+    assert again.history[3].objective.name == "loss"
+    one = run_sync(measured(values, **{**options, "objective": ["loss"]}), 1)
+    assert one.front == []
+
+
+def test_several_objectives_change_the_fingerprint_and_one_does_not() -> None:
+    """One name in a list is that name; of several, the order counts."""
+    metrics = {"loss": "minimise", "ms": "minimise"}
+    prints = [
+        measured([1.0], metrics=metrics, objective=objective).fingerprint
+        for objective in ("loss", ["loss"], ["loss", "ms"], ["ms", "loss"])
+    ]
+    assert prints[0] == prints[1]
+    assert len(set(prints)) == 3
+    # The rule that draws from the front can compare them.
+    measured([1.0], metrics=metrics, objective=["loss", "ms"], refine_from="pareto")

@@ -237,7 +237,7 @@ def expected(story: Story, entries: list[Entry]) -> list[list[Any]]:
             if (name := member.get("event")) is not None:
                 first = since if member.get("since") == "wait" else 0.0
                 found += [
-                    (max(event.at, since), which, event) for event in story.events
+                    ((max(event.at, since), event.at >= since), which, event) for event in story.events
                     if event.name == name and event.number > taken.get(name, 0) and first <= event.at <= due
                 ][:1]  # fmt: skip
         if found:
@@ -285,6 +285,7 @@ def test_what_ends_a_wait_does_not_depend_on_who_looks(kind: str, share: float) 
     @examples(share)
     @example([TIMED], [(2.0, ("signal", "a")), (9.0, ("resume", "stay"))])
     @example([BOTH], [(2.0, ("signal", "a")), (1.0, ("signal", "b"))])
+    @example([BOTH], [(0.0, ("signal", "a")), (1.0, ("signal", "b"))])
     @example([{"event": "a", "key": "k", **LIMITED}], MOMENT)
     @given(st.lists(FORMS, min_size=1, max_size=3), TOLD)
     def holds(forms: list[dict[str, Any]], acts: list[tuple[float, tuple[str, Any]]]) -> None:

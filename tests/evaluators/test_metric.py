@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from loopwright import Evaluation, check, for_each, metric, run_sync
-from loopwright.documents import load
+from loopwright import Early, Evaluation, check, for_each, metric, run_sync
+from loopwright.documents import Settings, load
+from loopwright.documents.project import Recorded
 from loopwright.errors import ConfigurationError, DocumentError
+from loopwright.evaluators.metric import Measurement, metric_of
 
 
 def value_of(step: Any, value: Any = "") -> Evaluation:
@@ -38,9 +41,11 @@ def test_the_last_match_is_the_number(printed: str, pattern: str, expected: floa
         assert (evaluation.score, evaluation.passed) == (None, None)
 
 
-def test_the_unit_is_in_the_feedback() -> None:
-    """The feedback is the value as people read it."""
-    assert value_of(metric("time", ["echo", "2.50"], unit="s")).feedback == "time 2.5 s"
+def test_the_value_is_in_the_feedback() -> None:
+    """The feedback is the value as people read it; a document that is recorded with a run has the unit here."""
+    assert value_of(metric("time", ["echo", "2.50"])).feedback == "time 2.5"
+    former = metric_of(Measurement("time", "s"), ["echo", "2.50"])
+    assert value_of(former).feedback == "time 2.5 s"
 
 
 @pytest.mark.parametrize(
@@ -93,9 +98,9 @@ def test_gates_come_before_the_measurement(tmp_path: Path) -> None:
     ("take", "expected"), [("median", 2.0), ("mean", 3.0), ("min", 1.0), ("max", 6.0)]
 )
 def test_repeats_are_separate_measurements(take: str, expected: float, tmp_path: Path) -> None:
-    """Each measurement is recorded, and `take` says which value counts."""
+    """Each measurement of a document that is recorded with a run counts, and `take` says which value does."""
     command = "echo x >> n; case $(wc -l < n) in 1) echo 6;; 2) echo 1;; *) echo 2;; esac"
-    step = metric("t", command, repeats=3, take=take, cwd=tmp_path)
+    step = metric_of(Measurement("t"), command, repeats=3, take=take, cwd=tmp_path)
     evaluation = value_of(step)
     assert evaluation.metrics == {"t": expected}
     assert evaluation.details["samples"] == {"t": [6.0, 1.0, 2.0]}
@@ -123,8 +128,10 @@ def test_measurements_wait_for_each_other(at_once: int, together: int, tmp_path:
     ("make", "message"),
     [
         (lambda: metric(""), "is not a name"),
-        (lambda: metric("x", "true", repeats=0), "repeats: 0 is too small"),
-        (lambda: metric("x", "true", take="medain"), "did you mean 'median'"),
+        (lambda: metric("x", early=Early("(a)(b)")), "early belongs to a command"),
+        (lambda: metric("x", "true", early=Early("(a)")), "needs two groups"),
+        (lambda: Early(earlier=0), "earlier: 0 is too small"),
+        (lambda: Early(from_=-1), "from: -1 is out of range"),
         (lambda: metric("x", timeout=3), "timeout belongs to a command"),
         (lambda: metric("x", pattern="("), "pattern '\\('"),
     ],
@@ -174,3 +181,19 @@ def test_commands_of_a_metric_need_approval(tmp_path: Path) -> None:
     )
     commands = load(file).local_actions().commands
     assert {"cat", "make test", "ruff check"} <= set(commands)
+
+
+def test_a_recorded_document_measures_as_it_did(tmp_path: Path) -> None:
+    """The document that is recorded with a run has unit, repeats and take at the evaluator, with the same meaning."""
+    file = tmp_path / "tune.yaml"
+    text = LOOP.replace("command: [cat]", "command: [cat], unit: s, repeats: 3, take: min")
+    file.write_text(f"{text}      metrics: {{loss: minimise}}\n      max_iterations: 1\n")
+    with pytest.raises(
+        DocumentError, match=r"write metrics: \{loss: \{minimise: true, take: median\}\}"
+    ):
+        load(file)
+    recorded = Recorded({os.path.realpath(file): file.read_bytes()})
+    loop = load(file, Settings(recorded=recorded)).step
+    evaluation = run_sync(loop, "").loops["tune"].history[0].evaluation
+    assert evaluation.details["samples"] == {"loss": [3.0, 3.0, 3.0]}
+    assert evaluation.feedback == "loss 3 s"

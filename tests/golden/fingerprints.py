@@ -30,7 +30,6 @@ from loopwright import (
     for_each,
     judge,
     keep_or_revert_loop,
-    metric,
     parallel,
     prompt,
     retry,
@@ -48,6 +47,7 @@ from loopwright import (
 from loopwright.documents import Settings, load
 from loopwright.errors import DocumentError
 from loopwright.evaluators import gates, json_schema, similarity, test_report
+from loopwright.evaluators.metric import Measurement, metric_of
 from loopwright.evaluators.rubric import compare
 from loopwright.models.registry import MODEL_VARIABLE
 from loopwright.prompts import tool_prompt
@@ -93,7 +93,7 @@ def steps() -> dict[str, Any]:
         "judge with votes": judge("It is kind.", model=m, accept_lead=3, max_votes=7),
         "judge that may say impossible": judge("It is kind.", model=m, impossible=True),
         "judge with tools": judge("It is kind.", model=m, tools=[look_up]),
-        "metric": metric("seconds", ["cat", "time.txt"], repeats=3),
+        "metric": metric_of(Measurement("seconds"), ["cat", "time.txt"], repeats=3),
         "rubric": rubric("clear", "short", model=m),
         "score": score("score", (0, 10)),
         "score of a step": score(of=act, pattern=r"(\d+)"),

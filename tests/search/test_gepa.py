@@ -15,7 +15,7 @@ from engine.support import DyingJournal, entries_of
 from loopwright import Evaluation, Loop, MaxIterations, MemoryJournal, Result, Workflow, run, step
 from loopwright.datasets import Case, Dataset
 from loopwright.errors import ConfigurationError, OwnershipLost, ReplayMismatch
-from loopwright.search.gepa import gepa
+from loopwright.search import gepa
 
 WORDS = [f"w{number}" for number in range(30)]
 CASES = [

@@ -6,21 +6,19 @@ import random as random_module
 import subprocess
 import sys
 from collections.abc import Collection
-from random import Random
 from typing import Any
 
 import pytest
 
+from loopwright._extras import EXTRAS
+from loopwright.engine.plan import Plan
 from loopwright.errors import ConfigurationError, ReplayMismatch, StepError
-from loopwright.search.optimise import Optimise, Proposals, Start
+from loopwright.search.optimise import Optimise, Proposals
+from loopwright.search.optimisers import Trial
 from loopwright.search.space import space_of
 
 SPACE = {"x": {"float": [1e-4, 1.0], "log": True}, "n": {"int": [1, 9]}}
 MIXED = {**SPACE, "act": {"choice": ["relu", None, {"gelu": 2}]}}
-
-
-def draw(number: int) -> Random:
-    return Random(f"7 search/{number}/propose")
 
 
 def loss(parameters: dict[str, Any]) -> float:
@@ -32,29 +30,27 @@ def searched(
     optimise: Optimise, count: int, *, killed_at: Collection[int] = (), size: int = 4
 ) -> list[Any]:
     """Run a small search, with a new optimiser that is told the record at some iterations."""
-    proposals, record = Proposals(optimise, draw), []
-    best, parent, chain, waited = float("inf"), None, 1, 0
+    proposals, record = Proposals(optimise, 7, "search"), []
+    best, parent, chain, waited = float("inf"), 0, 1, 0
     for number in range(1, count + 1):
         if number in killed_at:
-            proposals = Proposals(optimise, draw)
+            proposals = Proposals(optimise, 7, "search")
             for item in record:
                 proposals.tell(*item)
-        start = Start(number, chain, optimise.by[(chain - 1) % len(optimise.by)], parent)
-        proposed = proposals.propose(start, size)
-        results: list[Any] = [(loss(item), None) for item in proposed]
+        plan = Plan(parent, chain, optimise.by[(chain - 1) % len(optimise.by)])
+        told = [Trial(item, loss(item)) for item in proposals.propose(number, plan, size)]
         if number % 5 == 0:
-            results[0] = (None, None)  # it failed
+            told[0] = Trial(told[0].parameters, None)  # it failed
         if number % 7 == 0:
-            results[1] = (None, {1: 9.0, 2: 8.0})  # it was stopped early
-        proposals.tell(start, proposed, results)
-        record.append((start, proposed, results))
-        values = [9e9 if value is None else value for value, _ in results]
+            told[1] = Trial(told[1].parameters, None, pruned=True)
+        values = [9e9 if trial.value is None else trial.value for trial in told]
+        record.append((number, plan, told, values.index(min(values)) + 1))
+        proposals.tell(*record[-1])
         waited += 1
         if min(values) < best:
-            best, waited = min(values), 0
-            found = number, values.index(best) + 1
+            best, waited, found = min(values), 0, number
         if waited == 4:
-            chain, waited, parent = chain + 1, 0, found if chain % 3 else None
+            chain, waited, parent = chain + 1, 0, found if chain % 3 else 0
     return record
 
 
@@ -75,11 +71,11 @@ def test_an_optimiser_that_is_told_the_record_goes_on_as_the_one_that_asked(
     optimise = Optimise(space, by=by)
     whole = searched(optimise, count)
     assert searched(optimise, count, killed_at=range(2, count, 7)) == whole
-    assert len({start.strategy for start, _, _ in whole}) == len(optimise.by)
-    for _, proposed, _ in whole:
-        for parameters in proposed:
+    assert len({plan.strategy for _, plan, _, _ in whole}) == len(optimise.by)
+    for _, _, told, _ in whole:
+        for trial in told:
             for name, item in optimise.parameters.items():
-                item.check(parameters[name])
+                item.check(trial.parameters[name])
 
 
 def test_tpe_and_cma_find_better_parameters_than_chance() -> None:
@@ -87,7 +83,7 @@ def test_tpe_and_cma_find_better_parameters_than_chance() -> None:
 
     def best(by: Any) -> float:
         record = searched(Optimise(SPACE, by=by), 40)
-        return min(v for _, _, results in record for v, _ in results if v is not None)
+        return min(t.value for _, _, told, _ in record for t in told if t.value is not None)
 
     chance = best("random")
     assert best("tpe") < chance
@@ -97,25 +93,48 @@ def test_tpe_and_cma_find_better_parameters_than_chance() -> None:
 def test_cma_starts_at_the_parent_of_its_chain_and_knows_what_tpe_found() -> None:
     """After a hand-over, the points of cma lie near the best one of tpe; after a fresh start they do not."""
     space = {"a": {"float": [0.0, 1.0]}, "b": {"float": [0.0, 1.0]}}
-    proposals = Proposals(Optimise(space, by=["tpe", "cma"]), draw)
-    proposed = [{"a": 0.9, "b": 0.1}, {"a": 0.2, "b": 0.2}]
-    proposals.tell(Start(1, 1, "tpe"), proposed, [(0.0, None), (1.0, None)])
-    near = proposals.propose(Start(2, 2, "cma", (1, 1)), 16)
+    proposals = Proposals(Optimise(space, by=["tpe", "cma"]), 7, "search")
+    told = [Trial({"a": 0.2, "b": 0.2}, 1.0), Trial({"a": 0.9, "b": 0.1}, 0.0)]
+    proposals.tell(1, Plan(0, 1, "tpe"), told, 2)
+    near = proposals.propose(2, Plan(1, 2, "cma"), 16)
     assert abs(sum(item["a"] for item in near) / 16 - 0.9) < 0.1
     assert abs(sum(item["b"] for item in near) / 16 - 0.1) < 0.1
     fresh = [
-        Proposals(Optimise(space, by="cma"), draw).propose(Start(number), 16)
+        Proposals(Optimise(space, by="cma"), 7, "search").propose(number, Plan(0), 16)
         for number in range(1, 9)
     ]
     means = [sum(item["a"] for item in points) / 16 for points in fresh]
     assert max(means) - min(means) > 0.3
 
 
+@pytest.mark.parametrize("by", ["random", "tpe", "nsga2", "cma"])
+def test_with_reuse_nothing_is_evaluated_twice_while_there_is_anything_else(by: str) -> None:
+    """Another proposal takes the place of one that was evaluated before, also after kills."""
+    space = {"a": {"int": [1, 6]}, "b": {"int": [1, 6]}}
+    record = []
+    for reuse in (False, True):
+        optimise, proposals, tried = Optimise(space, by=by, reuse=reuse), None, []
+        for number in range(1, 11):
+            if number in (1, 4, 7):
+                proposals = Proposals(optimise, 7, "search")
+                for item in tried:
+                    proposals.tell(*item)
+            found = proposals.propose(number, Plan(number - 1), 2)
+            tried.append((number, Plan(number - 1), [Trial(p, p["a"] - p["b"]) for p in found]))
+            proposals.tell(*tried[-1])
+        earlier, twice = [], 0
+        for _, _, told in tried:
+            twice += sum(trial.parameters in earlier for trial in told)
+            earlier += [trial.parameters for trial in told]
+        record.append(twice)
+    assert record[0] > record[1] == 0
+
+
 def test_another_proposal_of_cma_than_the_recorded_one_is_a_mismatch() -> None:
     """A record that the optimiser would not have made is refused, as by another version of it."""
-    proposals = Proposals(Optimise(SPACE, by="cma"), draw)
-    with pytest.raises(ReplayMismatch, match="1/propose: cma proposes other parameters"):
-        proposals.tell(Start(1), [{"x": 0.5, "n": 2}], [(1.0, None)])
+    proposals = Proposals(Optimise(SPACE, by="cma"), 7, "search")
+    with pytest.raises(ReplayMismatch, match="search/1/propose: cma proposes other parameters"):
+        proposals.tell(1, Plan(0), [Trial({"x": 0.5, "n": 2}, 1.0)])
 
 
 def test_optimisers_leave_generators_loggers_and_outputs_of_the_process_alone(capfd: Any) -> None:
@@ -138,6 +157,13 @@ def test_the_package_is_declared_without_the_libraries() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert ended.stdout == "[]\n", ended.stderr
+
+
+def test_without_the_extra_the_declaration_says_what_to_install(monkeypatch: Any) -> None:
+    """A missing library is a sentence before anything runs."""
+    monkeypatch.setitem(EXTRAS, "optimise", EXTRAS["optimise"]._replace(packages=("no_such",)))
+    with pytest.raises(ConfigurationError, match=r"pip install 'loopwright\[optimise\]'"):
+        Optimise(SPACE)
 
 
 @pytest.mark.parametrize("kind", ["float", "int"])

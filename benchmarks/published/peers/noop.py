@@ -41,7 +41,9 @@ def gepa(seed: int, effect: float, cases: int) -> Row:
     draw, count, offered = random.Random(f"{seed} {effect} {cases}"), 0, 0
 
     class Adapter:
-        def evaluate(self, batch: list[int], candidate: dict[str, str], capture_traces: bool = False) -> Any:
+        def evaluate(
+            self, batch: list[int], candidate: dict[str, str], capture_traces: bool = False
+        ) -> Any:
             # The mean over all cases has the standard deviation 1, so one case has the square root of their number.
             true = float(candidate["text"].split()[0])
             scores = [true + draw.gauss(0, cases**0.5) for _ in batch]
@@ -156,7 +158,9 @@ def openevolve(seed: int, effect: float, cases: int) -> Row:
             config.llm.evaluator_models = config.llm.models
             config.evaluator.parallel_evaluations = 1
             first = "# EVOLVE-BLOCK-START\nquality = 0.0\nnumber = 0\n# EVOLVE-BLOCK-END\n"
-            done = run_evolution(first, str(evaluator), config, iterations=PROPOSALS, output_dir=f"{folder}/out")
+            done = run_evolution(
+                first, str(evaluator), config, iterations=PROPOSALS, output_dir=f"{folder}/out"
+            )
             names: Row = {}
             exec(done.best_code, names)
     finally:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from ..errors import ConfigurationError, nearest
-from ..records import Evaluation, History, Iteration, Reason, Stop, exceeds
+from ..records import Evaluation, History, Iteration, Reason, Stop, exceeds, origin_of
 from ..records.codec import integer, normalise, number, text_of
 from ..records.typed import Value
 from .base import AllOf, AnyOf, Condition, condition
@@ -352,7 +352,7 @@ def _best(history: History) -> str:
     return f"score than {best.score:g}" if best is not None and best.score is not None else "score"
 
 
-_NUMBERS = re.compile(r"\d+")
+_NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+(?:[.:]\d+)*")
 
 
 def failing(evaluation: Evaluation, *, printed: bool = True) -> frozenset[str] | None:
@@ -406,7 +406,7 @@ def progress(history: History, patience: int, min_delta: float = 0.0) -> ChainPr
     That is progress, and so is a report of tests that names other failing tests than the report before.
     Iterations without an evaluation and undecided ones do not count. After a stall the count begins again.
     """
-    origin = history.origin
+    origin = origin_of(history)
     records: dict[int, Iteration] = {}
     references: dict[int, int] = {}
     ranks: dict[int, float | None] = {}
@@ -574,13 +574,13 @@ class OnStall(Value):
         integer("on_stall: restarts", self.restarts, minimum=0)
         number("on_stall: min_delta", self.min_delta, minimum=0, maximum=1)
 
-    def progress(self, history: History) -> ChainProgress:
-        """Return the progress of the chains of a loop."""
-        return progress(history, self.patience, self.min_delta)
+    def stalled(self, history: History) -> bool:
+        """Return whether the latest iteration completed a stall."""
+        return progress(history, self.patience, self.min_delta).stalled(history)
 
     def check(self, history: History) -> Stop | None:
         """Return the stop after the stall that ends the loop, or None."""
-        found = self.progress(history)
+        found = progress(history, self.patience, self.min_delta)
         allowed = 0 if self.then == "stop" else self.restarts
         if len(found.ends) <= allowed or not found.stalled(history):
             return None

@@ -2,5 +2,6 @@
 
 from .case import Case
 from .dataset import Dataset
+from .results import EvalResult, Gate
 
-__all__ = ["Case", "Dataset"]
+__all__ = ["Case", "Dataset", "EvalResult", "Gate"]

@@ -189,7 +189,7 @@ class _TaskCase(Case):
     __slots__ = ()
 
     @property
-    def expected(self) -> Json:  # type: ignore[override]
+    def expected(self) -> Json:
         raise AttributeError("case.expected: a task does not see it, only its evaluators do")
 
     def variables(self) -> dict[str, Json]:

@@ -12,6 +12,7 @@ import csv
 import json
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -20,13 +21,22 @@ from typing import Any, BinaryIO, NamedTuple, Protocol
 from ..errors import ConfigurationError, nearest
 from ..records.codec import Json, strict_json, text_of
 from .case import Case
+from .foreign import Foreign
 
-__all__ = ["SUFFIXES", "Found", "Held", "Layout", "Source", "open_source"]
+__all__ = [
+    "SUFFIXES",
+    "Found",
+    "Held",
+    "Layout",
+    "Source",
+    "open_source",
+    "read_foreign",
+    "read_source",
+]
 
 _FIELDS = ("id", "inputs", "expected", "metadata", "evaluators", "weight")
 _KNOWN = frozenset(_FIELDS)
 _INSPECT: Mapping[str, str | Sequence[str]] = {"inputs": "input", "expected": "target"}
-_PYDANTIC_EVALS: Mapping[str, str | Sequence[str]] = {"id": "name", "expected": "expected_output"}
 _JSON_CELLS = ("metadata", "evaluators", "weight")  # of a CSV file; its other cells are text
 _MAX_LINE = 16 << 20  # bytes
 _MAX_HELD = 10_000  # cases of a YAML or JSON file
@@ -93,7 +103,7 @@ class Layout:
             ConfigurationError: for a row that is no case; without its place.
         """
         if not isinstance(data, dict):
-            raise ConfigurationError("this is no case, which is an object with `inputs`")
+            raise ConfigurationError("a case must be an object with `inputs`")
         if self.missing:
             for seen in self.missing.keys() & data.keys():
                 del self.missing[seen]
@@ -315,25 +325,57 @@ class Held:
 
 
 def _structured(path: Path, name: str, layout: Layout) -> Held:
-    # By name, because the reader of documents belongs to a layer above; it needs nothing from there.
-    reader = import_module("loopwright.documents.yaml.reader")
-    source = reader.read(path.read_bytes(), name, larger=_LARGER)
-    names: Mapping[str, str | Sequence[str]] = {}
-    at: tuple[str, ...] = ()
+    source = read_source(path, name)
     rows = source.value
-    if isinstance(rows, dict) and "cases" in rows:
-        names, at, rows = _PYDANTIC_EVALS, ("cases",), rows["cases"]
+    if isinstance(rows, dict):
+        return Held(name, read_foreign(source).rows(), partial(layout.case, names={}))
     if not isinstance(rows, list):
-        raise ConfigurationError(
-            f"{name}:{source.position(at)[0]}: this is no list of cases, and no file of pydantic-evals or promptfoo"
-        )
+        raise ConfigurationError(f"{name}:1: expected a list of cases")
     if len(rows) > _MAX_HELD:
         raise ConfigurationError(
             f"{name}: {len(rows):,} cases are more than {_MAX_HELD:,}; write one JSON object per "
             "line into a .jsonl file, which is streamed"
         )
-    placed = ((source.position((*at, i))[0], row) for i, row in enumerate(rows))
-    return Held(name, placed, partial(layout.case, names=names))
+    placed = ((source.position((i,))[0], row) for i, row in enumerate(rows))
+    return Held(name, placed, partial(layout.case, names={}))
+
+
+def read_source(path: Path, name: str) -> Any:
+    """Return the values of a YAML or JSON file with their positions.
+
+    Raises:
+        DocumentError: with every problem of the text.
+    """
+    # By name, because the reader of documents belongs to a layer above; it needs nothing from there.
+    reader = import_module("loopwright.documents.yaml.reader")
+    raw = path.read_bytes()
+    source = reader.read(raw, name, larger=_LARGER)
+    if isinstance(source.value, dict) and "cases" in source.value and path.suffix != ".json":
+        # pydantic-evals writes YAML 1.1, in which 1e3 is text. The reader has checked what could harm.
+        import yaml
+
+        source = replace(source, value=yaml.safe_load(raw))
+    return source
+
+
+def read_foreign(source: Any) -> Foreign:
+    """Return the cases and evaluators of another tool's file; its problems are collected.
+
+    Raises:
+        ConfigurationError: for a file of no known tool.
+    """
+    data = source.value
+    if "cases" in data:
+        from .pydantic_evals import read_pydantic_evals
+
+        return read_pydantic_evals(source)
+    if "tests" in data or {"prompts", "providers"} <= data.keys():
+        from .promptfoo import read_promptfoo
+
+        return read_promptfoo(source)
+    raise ConfigurationError(
+        f"{source.file}:1: expected a list of cases, or a file of pydantic-evals or promptfoo"
+    )
 
 
 def _parquet(path: Path, name: str, layout: Layout) -> Held:

@@ -6,29 +6,48 @@ A row is a list `[ID, score, state, usage, digest]`. The score is None for a cas
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
-from .._statistics import clustered_mean, mean_estimate
+from .._statistics import compared, score_estimate
 from ..errors import ConfigurationError
+from ..journal import Entry
+from ..journal.protocol import surviving
 from ..records import NOTHING, Record, Result, Usage, codec, viewed
 from ..records.codec import Json
 from ..records.typed import Value
 from .dataset import Dataset
 
-__all__ = ["ERRORED", "FAILED", "PASSED", "UNDECIDED", "EvalResult", "Gate", "Scores", "worst_of"]
+__all__ = [
+    "ERRORED",
+    "FAILED",
+    "PASSED",
+    "UNDECIDED",
+    "EvalResult",
+    "Gate",
+    "Scores",
+    "rank_of",
+    "worst_of",
+]
 
 PASSED, FAILED, ERRORED, UNDECIDED, SKIPPED = "passed", "failed", "errored", "undecided", "skipped"
 STATES = (PASSED, FAILED, ERRORED, UNDECIDED, SKIPPED)
 Row = Sequence[Json]
 _ERRORS = 5  # that a summary shows
+_SHARD = re.compile(r"[^/]+(?:/eval)?/cases/s([0-9]+)")
+
+
+def rank_of(row: Mapping[str, Json]) -> tuple[float, int, int]:
+    """Return the rank of a case among the worst: by its score, then by its place in the file."""
+    return row["score"], row["place"], row["repeat"]
 
 
 def worst_of(rows: Iterable[Json], most: int) -> list[Json]:
     """Return the rows with the lowest scores, in the order of the file: of all, and of those that are open."""
-    ordered = sorted(rows, key=lambda row: row["score"])
+    ordered = sorted(rows, key=rank_of)
     open_ones = [row for row in ordered if row["open"]][:most]
     return ordered[:most] + [row for row in open_ones if row not in ordered[:most]]
 
@@ -47,9 +66,9 @@ class Scores:
         self.errored = 0
         self.errors: list[Json] = []
         self._shards: dict[int, Mapping[str, Json]] = {}
-        self._begun: dict[int, Mapping[object, Row]] = {}
+        self._begun: dict[int, Mapping[tuple[str, int], Row]] = {}
 
-    def begin(self, number: int, rows: Mapping[object, Row]) -> None:
+    def begin(self, number: int, rows: Mapping[tuple[str, int], Row]) -> None:
         """Add the rows of a shard that has begun, to which others will come."""
         self._begun[number] = rows
 
@@ -113,7 +132,7 @@ class Scores:
             "score": score_of([*self.rows()], self.dataset, self.repeat),
             "metrics": self.metrics(),
             "worst": [
-                {key: item for key, item in row.items() if key != "open"}
+                {key: item for key, item in row.items() if key not in ("open", "place")}
                 for row in self.worst(most)[:most]
             ],
         }  # fmt: skip
@@ -125,21 +144,19 @@ class Scores:
 def score_of(rows: Sequence[Row], dataset: Dataset, repeat: int) -> dict[str, Json] | None:
     """Return the mean of the scores with its interval at 95 %; None without a score.
 
-    Cases of one group, and repetitions of one case, are a cluster.
+    Cases of one group, and repetitions of one case, are a cluster. With repetitions, `pass_any` is the share of cases that
+    passed at least once (pass@k), `pass_all` the share that passed each time (pass^k).
     """
     scored = [row for row in rows if row[1] is not None]
     if not scored:
         return None
     weights = dict(zip(dataset.ids, dataset.weights, strict=True))
     values = _weighted([row[1] for row in scored], [weights[row[0]] for row in scored])
-    clusters = _clusters(scored, dataset)
-    if repeat > 1 or len(set(clusters)) < len(clusters):
-        method, estimate = "clustered t", clustered_mean(values, clusters)
-    else:
-        method, estimate = "t", mean_estimate(values)
-        if len(set(values)) == 1 or all(value in (0, 1) for value in values):
-            method = "wilson"
-    return {
+    groups = groups_of(dataset)
+    # Marked, because a group may have the name of a case.
+    clusters = [(1, groups[row[0]]) if row[0] in groups else (0, row[0]) for row in scored]
+    method, estimate = score_estimate(values, clusters)
+    data: dict[str, Json] = {
         "mean": fmean(values),
         "low": None if estimate is None else estimate.low,
         "high": None if estimate is None else estimate.high,
@@ -147,6 +164,21 @@ def score_of(rows: Sequence[Row], dataset: Dataset, repeat: int) -> dict[str, Js
         "n": len(values),
         "clusters": len(set(clusters)),
     }
+    if repeat > 1:
+        tries: dict[str, list[bool]] = {}
+        for row in scored:
+            tries.setdefault(row[0], []).append(row[2] == PASSED)
+        # Of the cases whose repetitions all have a score.
+        whole = [one for one in tries.values() if len(one) == repeat]
+        if whole:
+            data["pass_any"] = fmean(any(one) for one in whole)
+            data["pass_all"] = fmean(all(one) for one in whole)
+    return data
+
+
+def groups_of(dataset: Dataset) -> dict[str, str]:
+    """Return the groups of the cases that have one, by ID."""
+    return {one: group for one, group in zip(dataset.ids, dataset.groups, strict=True) if group}
 
 
 def _weighted(values: Sequence[float], weights: Sequence[float]) -> list[float]:
@@ -157,12 +189,6 @@ def _weighted(values: Sequence[float], weights: Sequence[float]) -> list[float]:
     mean = math.fsum(v * w for v, w in zip(values, weights, strict=True)) / total
     scale = len(values) / total
     return [mean + scale * w * (v - mean) for v, w in zip(values, weights, strict=True)]
-
-
-def _clusters(rows: Sequence[Row], dataset: Dataset) -> list[str]:
-    groups = dict(zip(dataset.ids, dataset.groups, strict=True))
-    # Unlike any ID, so that a group is not taken for a case of its name.
-    return [f"group {group}" if (group := groups[row[0]]) else row[0] for row in rows]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -207,7 +233,7 @@ class EvalResult(Record):
         score: the `mean` score, `low` and `high` of its interval at 95 % (None below 2 cases, or 10 groups), its
             `method`, the number `n` of scores and that of `clusters`; None without a score.
         metrics: the mean of each metric.
-        baseline: `run_id`, the number of `paired` cases, the mean `difference` to them with `low` and `high`,
+        baseline: `run_id`, the number of `paired` and of `unpaired` cases, the mean `difference` with `low` and `high`,
             `wins`, `losses`, `ties`, and the exact `p` of scores of 0 and 1; None without a baseline.
         gate: whether all limits are met, `ok`, and the `failed` ones as sentences; None without a gate.
         worst: the cases with the lowest scores, with their feedback.
@@ -249,7 +275,7 @@ class EvalResult(Record):
     @property
     def mean(self) -> float | None:
         """The mean score."""
-        return None if self.score is None else self.score["mean"]
+        return None if self.score is None else float(self.score["mean"])
 
     def to_json(self) -> dict[str, Json]:
         """Return the result as a JSON object."""
@@ -298,27 +324,33 @@ class EvalResult(Record):
         return replace(self, gate={"ok": not failed, "failed": failed})
 
 
-def paired(before: Sequence[Row], now: Sequence[Row], groups: Mapping[str, str]) -> dict[str, Json]:
+def recorded_rows(entries: Iterable[Entry]) -> list[Row]:
+    """Return the rows of an evaluation from the entries of its run, in the order of the file."""
+    return [row for shard in _recorded_shards(entries) for row in shard["rows"]]
+
+
+def recorded_groups(entries: Iterable[Entry]) -> dict[str, str]:
+    """Return the groups of cases by ID from the entries of the run of their evaluation."""
+    shards = _recorded_shards(entries)
+    return {name: group for shard in shards for name, group in shard.get("groups", {}).items()}
+
+
+def _recorded_shards(entries: Iterable[Entry]) -> list[Mapping[str, Json]]:
+    shards = {}
+    for entry in surviving([*entries]):
+        place = _SHARD.fullmatch(entry.path) if entry.kind == "folded" else None
+        if place is not None:
+            shards[int(place[1])] = entry.value["value"]
+    return [shards[number] for number in sorted(shards)]
+
+
+def paired(
+    before: Sequence[Row], now: Sequence[Row], groups: Mapping[str, str] | None = None
+) -> dict[str, Json]:
     """Return the comparison of two lists of rows, by case; see `EvalResult.baseline`."""
     then, current = _by_case(before), _by_case(now)
-    ids = [key for key in current if key in then]
-    pairs = [(then[key], current[key]) for key in ids]
-    changes = [after - earlier for earlier, after in pairs]
-    # Of the scores of one run each, because a mean of repetitions is no verdict.
-    single = all(value in (0, 1) for pair in pairs for value in pair)
-    wins, losses = sum(c > 0 for c in changes), sum(c < 0 for c in changes)
-    clusters = [f"group {group}" if (group := groups.get(key[0])) else key[0] for key in ids]
-    estimate = clustered_mean(changes, clusters) if changes else None
-    return {
-        "paired": len(pairs),
-        "difference": fmean(changes) if changes else None,
-        "low": None if estimate is None else estimate.low,
-        "high": None if estimate is None else estimate.high,
-        "wins": wins,
-        "losses": losses,
-        "ties": len(pairs) - wins - losses,
-        "p": mcnemar(wins, losses) if pairs and single else None,
-    }
+    of_case = {key: groups[key[0]] for key in current if groups and key[0] in groups}
+    return compared(then, current, of_case)._asdict()
 
 
 def _by_case(rows: Sequence[Row]) -> dict[tuple[str, str], float]:
@@ -328,13 +360,3 @@ def _by_case(rows: Sequence[Row]) -> dict[tuple[str, str], float]:
         if score is not None:
             scores.setdefault((case_id, digest), []).append(score)
     return {key: fmean(values) for key, values in scores.items()}
-
-
-def mcnemar(wins: int, losses: int) -> float:
-    """Return the two-sided exact p of so many wins and losses, if both are equally likely.
-
-    >>> mcnemar(5, 0)
-    0.0625
-    """
-    n, fewer = wins + losses, min(wins, losses)
-    return min(1.0, 2 * sum(math.comb(n, k) for k in range(fewer + 1)) / 2**n)

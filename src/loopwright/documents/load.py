@@ -132,6 +132,9 @@ def to_native_yaml(document: Document) -> str:
     """
     dumped = document.model_dump(by_alias=True, exclude_unset=True)
     data = {key: dumped[key] for key in (*_HEAD, *dumped) if key in dumped}
+    if "eval" in data:
+        data["eval"] = {**data["eval"], "task": _step(data["eval"]["task"])}
+        return _printed(data)
     steps = [_printed([_step(step)]) for step in data.pop("steps")]
     output = {"output": data.pop("output")} if "output" in data else {}
     printed = "\n".join(textwrap.indent(step, "  ", _has_more) for step in steps)
@@ -560,6 +563,7 @@ def load(path: str | Path, settings: Settings | None = None) -> Loaded:
         agreed=settings.agreed,
         sent=tuple(dict.fromkeys(project.sent)),
         inputs=inputs,
+        cases=project.cases,
     )
 
 
@@ -666,11 +670,22 @@ def _source(path: str | Path, settings: Settings, project: Project) -> dict[str,
         "allowed_hosts": list(settings.allowed_hosts),
         "lenient": settings.lenient,
         "strict": settings.strict,
+        "eval": _evaluation(project.documents[os.path.realpath(path)], settings),
         # A run must be able to continue after its document was edited or deleted.
         "documents": Recorded(files, project.calls).to_json(),
     }
     # Only what was set: the recorded object stays valid when a new setting is added.
     return {key: value for key, value in fields.items() if value}
+
+
+def _evaluation(document: Document, settings: Settings) -> dict[str, Json]:
+    """Return how the evaluation of a document runs and what its result must reach; nothing without one."""
+    if (spec := document.eval) is None:
+        return {}
+    gate = {} if spec.gate is None else spec.gate.model_dump(exclude_none=True)
+    gate |= settings.evaluation.get("gate", {})
+    own = {"file": spec.dataset.file, "at_once": spec.at_once, "repeat": spec.repeat}
+    return {**own, **settings.evaluation, **({"gate": gate} if gate else {})}
 
 
 def _limits(project: Project) -> dict[str, Limits]:

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 from collections.abc import Iterator, Mapping
@@ -21,17 +22,22 @@ from urllib.parse import urlsplit
 
 from .._extras import missing as missing_extra
 from .._extras import sentence
-from ..conditions import CEILING, AnyOf, Condition, Judged, has_goal, questions_in
+from ..conditions import CEILING, AnyOf, Condition, Judged, OnStall, has_goal, questions_in
 from ..engine.lists import MOST_ITEMS
 from ..engine.loop import Loop
 from ..engine.loop_options import DEFAULT_LIMIT, has_check
 from ..engine.step import Step
 from ..errors import ConfigurationError, Problem
 from ..records.codec import Json
+from ..records.display import plural
 from .project import LoadedDocument
+from .schema.datasets import DatasetFile
 from .schema.document import (
     Action,
+    CandidatesSpec,
+    DatasetSpec,
     Document,
+    EvalSpec,
     EvaluateSpec,
     LoopSpec,
     PhasedSpec,
@@ -69,6 +75,7 @@ def plan(loaded: LoadedDocument) -> dict[str, Json]:
     documents = list(loaded.documents.values())
     root = documents[0]
     by_name = {d.name: d for d in documents}
+    documents_of = next(iter(loaded.documents))
     result: dict[str, list[str]] = {
         k: [] for k in ("models", "commands", "python", "files", "agents", "hosts", "environment")
     }
@@ -86,15 +93,15 @@ def plan(loaded: LoadedDocument) -> dict[str, Json]:
         "name": loaded.name,
         **({"inputs": rows} if (rows := _inputs(root)) else {}),
         "steps": [_described(step) for step in root.steps],
+        **({} if root.eval is None else {"eval": _evaluation(root.eval, loaded, documents_of)}),
         **{key: list(dict.fromkeys(values)) for key, values in result.items()},
         **({"protected": files} if (files := _protected(loaded)) else {}),
         "keys": list(loaded.keys),
         "documents": [str(name) for name in by_name],
         **({"until": lines} if (lines := list(_until(loaded.step))) else {}),
         "bounds": _bounds(loaded, root),
-        "worst_case_calls": sum(
-            _calls(step, loaded, next(iter(loaded.documents))) for step in root.steps
-        ),
+        **({"shape": lines} if (lines := list(_shapes(loaded))) else {}),
+        "worst_case_calls": _calls_of(root, loaded, documents_of),
         "notes": [str(note) for note in loaded.notes],
     }
 
@@ -225,6 +232,13 @@ def _described(step: StepSpec) -> dict[str, Json]:
     return {"name": step.name, "kind": step.kind, **{k: v for k, v in row.items() if v}}
 
 
+def _evaluation(spec: EvalSpec, loaded: LoadedDocument, file: str) -> dict[str, Json]:
+    cases = _cases(spec.dataset, loaded, file)
+    return {
+        "dataset": spec.dataset.file, "cases": cases, "repeat": spec.repeat, "task": spec.task.kind,
+    }  # fmt: skip
+
+
 def _limit(step: StepSpec) -> int | None:
     """Return the maximum of iterations or items of a step; None if it has no such limit."""
     if step.loop is not None:
@@ -256,6 +270,38 @@ def _bounds(loaded: LoadedDocument, root: Document) -> dict[str, Json]:
     return bounds
 
 
+def _shapes(loaded: LoadedDocument) -> Iterator[str]:
+    """Iterate over lines on the loops with candidates, chains or a rule for the parent."""
+    for file, document in loaded.documents.items():
+        for step, action in ((s, a) for s in document.steps for a in _all_actions(s)):
+            loop = action.loop
+            if loop is None or not (loop.candidates or loop.on_stall or loop.refine_from):
+                continue
+            stall, rule = loop.on_stall, loop.refine_from
+            several = loop.candidates
+            count = several.n if isinstance(several, CandidatesSpec) else several or 1
+            parts = [f"≤ {plural(condition_limit(loop), 'iteration')}"]
+            if count > 1:
+                parts[0] = f"{plural(count, 'candidate')} × {parts[0]}"  # noqa: RUF001
+            if rule is not None:
+                parts.append(f"from {getattr(rule, 'rule', rule)}")
+            if stall is not None:
+                then, patience = (
+                    (stall, OnStall.patience)
+                    if isinstance(stall, str)
+                    else (stall.then, stall.patience)
+                )
+                does = {"ask": "a person is asked", "stop": "the end"}.get(then, "a new chain")
+                parts.append(f"{does} after {plural(patience, 'stall')}")
+            if loop.strategies:
+                parts.append(
+                    f"{len(loop.strategies)} {'strategy' if len(loop.strategies) == 1 else 'strategies'}"
+                )
+            name = getattr(action, "name", "") or f"{step.name}/execute"
+            worst = plural(_loop_calls(loop, loaded, file), "call")
+            yield f"{name}: {', '.join(parts)}, worst case {worst}"
+
+
 def _calls(action: Action, loaded: LoadedDocument, file: str) -> int:
     """Return the maximum of model calls of an action, without calls that are repeated after an error."""
     tries = action.max_retries + 1 if action.on_failure == "retry" else 1
@@ -280,17 +326,47 @@ def _calls(action: Action, loaded: LoadedDocument, file: str) -> int:
     elif action.workflow is not None:
         called = loaded.calls.get((file, action.workflow), "")
         child = loaded.documents.get(called)
-        own += sum(_calls(step, loaded, called) for step in child.steps) if child else 0
+        own += _calls_of(child, loaded, called) if child else 0
     else:
         own += sum(_calls(inner, loaded, file) for inner in inner_actions(action))
     return own * tries
+
+
+def _calls_of(document: Document, loaded: LoadedDocument, file: str) -> int:
+    """Return the maximum of model calls of a document."""
+    if document.eval is None:
+        return sum(_calls(step, loaded, file) for step in document.steps)
+    calls = _case_calls(document.eval.task, document.eval, loaded, file)
+    return calls * _cases(document.eval.dataset, loaded, file) * document.eval.repeat
+
+
+def _cases(data: DatasetFile, loaded: LoadedDocument, file: str) -> int:
+    """Return how many cases of a data set are run at most."""
+    return loaded.cases.get(Path(os.path.realpath(Path(file).parent / data.file)), 1)
+
+
+def _case_calls(
+    action: Action, judged: EvalSpec | DatasetSpec, loaded: LoadedDocument, file: str
+) -> int:
+    """Return the maximum of model calls for one case."""
+    own = sum(_evaluation_calls(evaluator, loaded, file) for evaluator in evaluators(judged))
+    return (_calls(action, loaded, file) + own) * (
+        1 if judged.errors is None else judged.errors.retry + 1
+    )
 
 
 def calls_of_iteration(loop: LoopSpec, loaded: LoadedDocument, file: str) -> int:
     """Return the maximum of model calls of one iteration, without calls that are repeated after an error."""
     judged = sum(_evaluation_calls(evaluator, loaded, file) for evaluator in evaluators(loop))
     own = loop.node.calls if loop.node is not None else 0
-    return _calls(loop.execute, loaded, file) + own + judged
+    each, several = _calls(loop.execute, loaded, file) + judged, loop.candidates
+    if isinstance(several, CandidatesSpec):
+        if several.judge is not None:  # the two best, in both orders
+            own += 2 * REQUESTS_PER_VOTE
+        if several.combine is not None:
+            own += _calls(several.combine, loaded, file) + judged
+        several = max(several.n, several.first or 0)
+    return each * (several or 1) + own
 
 
 def _loop_calls(loop: LoopSpec, loaded: LoadedDocument, file: str) -> int:
@@ -334,6 +410,11 @@ def _evaluation_calls(evaluator: EvaluateSpec, loaded: LoadedDocument, file: str
         result += REQUESTS_PER_VOTE
     if evaluator.score is not None and evaluator.score.of is not None:
         result += _calls(evaluator.score.of, loaded, file)
+    if (data := evaluator.dataset) is not None:
+        own = _case_calls(data.run, data, loaded, file) * data.repeat
+        # The output and its parent on the minibatch.
+        size = 0 if data.minibatch is None else 2 * data.minibatch.size
+        result += own * (_cases(data, loaded, file) + size)
     return result
 
 

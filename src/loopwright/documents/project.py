@@ -103,6 +103,8 @@ class Settings(RunLimits):
             these contents only.
         strict: Treat notes on documents of other dialects as problems. Default: False.
         lenient: Accept fragments of other dialects and keep unknown placeholders. Default: False.
+        evaluation: What to change in the evaluation of a data set: `use`, `sample`, `repeat`, `at_once`, `most` (the
+            share of errors), limits of its `gate`, and the `baseline`. Default: nothing.
         recorded: The documents of a recorded run, for files that no longer exist.
         former: Compile loops as the versions did for which a sentence of `until` was an evaluator. Only the
             fingerprint of the result is of use: that of a run which such a version recorded.
@@ -129,6 +131,7 @@ class Settings(RunLimits):
     agreed: Mapping[Path, bytes] | None = None
     strict: bool = False
     lenient: bool = False
+    evaluation: Mapping[str, Json] = field(default_factory=dict)
     recorded: Recorded = field(default_factory=Recorded)
     former: bool = False
 
@@ -188,6 +191,7 @@ class LateModels(Mapping[str, Json]):
 class LoadedDocument:
     """A document that is ready to run. `Loaded` adds methods that examine it.
 
+    `cases` are how many cases of a data set are run at most, by its file.
     `sources` hold the positions of the documents' parts, `calls` the file for each name that a file calls. `asks` are the
     settings of model calls with their places, `needs` what says that a program, a folder, a file of a list or git is
     missing, with its place, `models` the models with their addresses, `contents` the files with their bytes, `keys` the
@@ -216,6 +220,7 @@ class LoadedDocument:
     agreed: Mapping[Path, bytes] | None = None
     sent: tuple[Sent, ...] = ()
     inputs: DeclaredInputs | None = None
+    cases: Mapping[Path, int] = field(default_factory=dict)
 
     @property
     def needs_python(self) -> bool:
@@ -242,6 +247,7 @@ class Project:
     contents: dict[Path, bytes] = field(default_factory=dict)
     keys: list[str] = field(default_factory=list)
     sent: list[Sent] = field(default_factory=list)
+    cases: dict[Path, int] = field(default_factory=dict)
     open: list[Path] = field(default_factory=list)
     settable: frozenset[str] = frozenset()  # the variables that the document uses
     dialect: str = ""  # of the first document

@@ -20,6 +20,7 @@ from ..journal.replay import RecordedRun, request, tuned_entries
 from ..records import codec
 from ..records.codec import Json
 from .functions import wait_shortly
+from .loop_options import MOST_CANDIDATES
 
 __all__ = [
     "CLEAR",
@@ -35,8 +36,16 @@ __all__ = [
 
 CLEAR = "clear"  # the word that removes a limit
 Clear = Literal["clear"]
-_COUNTS = ("max_iterations", "at_once", "max_calls", "max_total_tokens", "max_effects")
-_OF_LOOPS = ("max_iterations", "timeout", "deadline")
+_COUNTS = (
+    "max_iterations",
+    "at_once",
+    "candidates",
+    "max_calls",
+    "max_total_tokens",
+    "max_effects",
+)
+_OF_LOOPS = ("max_iterations", "timeout", "deadline", "candidates")
+_MOST = {"max_iterations": CEILING, "candidates": MOST_CANDIDATES}
 ENDED = ("satisfied", "exhausted", "failed", "impossible", "cancelled")
 # The field of a recorded condition that holds each limit.
 _FIELDS = {
@@ -54,7 +63,7 @@ class LimitInForce:
     Args:
         loop: the name of the loop; "" is the run.
         key: `max_iterations`, `max_usd`, `max_calls`, `max_total_tokens`, `max_effects`, `timeout` (seconds),
-            `deadline` (ISO 8601) or `at_once`.
+            `deadline` (ISO 8601), `at_once` or `candidates`.
         limit: its value.
         used: how much of it is used; None where that has no meaning.
         tuned: the name of the person who set it, or "".
@@ -145,6 +154,7 @@ class LimitOptions(TypedDict, total=False):
     timeout: float | Clear | None
     deadline: str | None
     at_once: int | Clear | None
+    candidates: int | Clear | None
     reason: str
     who: str
     dry_run: bool
@@ -163,6 +173,7 @@ async def change_limits(
     timeout: float | Clear | None = None,
     deadline: str | None = None,
     at_once: int | Clear | None = None,
+    candidates: int | Clear | None = None,
     reason: str = "",
     who: str = "",
     dry_run: bool = False,
@@ -186,6 +197,7 @@ async def change_limits(
         timeout: active seconds of the loop, above 0.
         deadline: an ISO 8601 date and time with an offset.
         at_once: items of a list, steps of `parallel` or steps of a workflow that run at a time, at least 1.
+        candidates: candidates of each iteration from the next one on, of a loop that declares them; 1 to 1024.
         reason: why, for the record.
         who: the name of the person. Default: the user of this process.
         dry_run: return the changes without requesting them.
@@ -211,7 +223,7 @@ async def change_limits(
     wanted: dict[str, Any] = {
         "max_iterations": max_iterations, "max_usd": max_usd, "max_calls": max_calls,
         "max_total_tokens": max_total_tokens, "max_effects": max_effects, "timeout": timeout,
-        "deadline": deadline, "at_once": at_once,
+        "deadline": deadline, "at_once": at_once, "candidates": candidates,
     }  # fmt: skip
     wanted = {key: _checked(key, value) for key, value in wanted.items() if value is not None}
     async with using(journal) as store:
@@ -305,10 +317,10 @@ def _checked(key: str, value: Any) -> Json:
     if value == CLEAR:
         return None
     if key in _COUNTS:
-        codec.integer(key, value, minimum=1)
-        if key == "max_iterations" and value > CEILING:
+        most = _MOST.get(key)
+        if codec.integer(key, value, minimum=1) > (most or value):
             raise ConfigurationError(
-                f"max_iterations: {value} is above the ceiling of {CEILING}; use at most {CEILING}"
+                f"{key}: {value} is above the ceiling of {most}; use at most {most}"
             )
     elif key == "deadline":
         Deadline(value)
@@ -330,7 +342,8 @@ class _RecordedLimits:
         units = {unit: name for name, unit in UNITS.items()}
         self.by_loop[""] = {units[unit]: cap for unit, cap in budget if cap is not None}
         for loop in bounds.get("loops", ()):
-            self.by_loop[loop["name"]] = _limits_of(loop["until"])
+            several = {"candidates": n} if (n := loop.get("candidates")) else {}
+            self.by_loop[loop["name"]] = _limits_of(loop["until"]) | several
         self.loops = [name for name in self.by_loop if name]
         self.at_once: dict[str, int] = bounds.get("at_once") or {}
         for name, most in self.at_once.items():
@@ -400,6 +413,12 @@ class _RecordedLimits:
             several = ", ".join(self.at_once) or "none"
             why = "always has a limit" if old else "runs one item or step at a time"
             raise ConfigurationError(f"at_once: {where} {why}; it can be changed for: {several}")
+        if key == "candidates" and (new is None or old is None):
+            declared = [name for name, limits in self.by_loop.items() if "candidates" in limits]
+            why = "always has a number" if old else "declares none"
+            raise ConfigurationError(
+                f"candidates: {where} {why}; it can be changed for: {', '.join(declared) or 'none'}"
+            )
         if new is None and old is None:
             raise ConfigurationError(
                 f"{key}: {where} has no such limit, so there is nothing to clear"

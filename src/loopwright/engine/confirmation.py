@@ -16,9 +16,11 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import fmean
+from typing import Any
 
 from .._statistics import pooled_sd, t_cdf
 from ..errors import ConfigurationError
+from ..records import exceeds
 from ..records.codec import Json, integer, number
 from ..records.typed import Value
 
@@ -26,17 +28,12 @@ __all__ = [
     "Confirm",
     "Sample",
     "Standing",
-    "Verdict",
     "compared",
     "confirmation",
-    "exceeds",
-    "value_of",
 ]
 
 # One measurement: a value, or those of the cases of a data set by their IDs.
 Sample = float | Mapping[str, float]
-STAGES, STAGES_OF_CASES = (3, 6, 12), (1, 2, 3)
-BASELINE = 5
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -77,43 +74,10 @@ class Confirm(Value):
         if self.baseline is not None:
             integer("confirm: baseline", self.baseline, minimum=1)
 
-    def stages_of(self, sample: Sample) -> Sequence[int]:
-        """Return the stages for measurements of this kind."""
-        return self.stages or (STAGES_OF_CASES if isinstance(sample, Mapping) else STAGES)
 
-    def baseline_of(self, sample: Sample) -> int:
-        """Return how often the first base of this kind is measured."""
-        return self.baseline or (1 if isinstance(sample, Mapping) else BASELINE)
-
-
-def value_of(sample: Sample) -> float:
+def _value(sample: Sample) -> float:
     """Return the value of one measurement: of a data set, the mean of its cases."""
     return fmean(sample.values()) if isinstance(sample, Mapping) else sample
-
-
-def exceeds(gain: float, least: float) -> bool:
-    """Return whether a gain is above the smallest one that counts.
-
-    A difference of floats misses its decimal value: 0.3 - 0.2 is not an improvement by more than 0.1.
-    """
-    return gain > least and not math.isclose(gain, least, rel_tol=1e-9)
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What a comparison says.
-
-    Args:
-        state: `accepted`, `refused`, or `open` if more measurements can decide.
-        gain: the difference of the means in the good direction.
-        p: the probability of such a gain without an improvement; None if the values have no noise.
-        df: its degrees of freedom.
-    """
-
-    state: str
-    gain: float
-    p: float | None = None
-    df: int = 0
 
 
 def compared(
@@ -124,8 +88,8 @@ def compared(
     sign: int,
     min_delta: float,
     level: float,
-) -> Verdict:
-    """Return the verdict on equally many new measurements of a base and a candidate.
+) -> tuple[bool | None, float | None, int]:
+    """Compare equally many new measurements of a base and a candidate.
 
     Args:
         base, candidate: the measurements, at least one each.
@@ -133,50 +97,37 @@ def compared(
         sign: 1 if higher values are better, else -1.
         min_delta: the smallest gain that counts.
         level: the probability of an error that this test may have.
+
+    Returns:
+        Whether the candidate is better, or None if more measurements can decide; the probability of such a gain
+        without an improvement, or None without noise; its degrees of freedom.
     """
+    gains: Sequence[float] = ()
     if isinstance(candidate[0], Mapping):
-        gains = _by_case(base, candidate, sign)
-        count = len(gains)
-        gain = fmean(gains) if gains else 0.0
-        spread, df = pooled_sd([gains])
-        error = spread / math.sqrt(max(count, 1))
-        # Without spread t is certain of any gain; by chance, all cases gain with 1/2^n.
-        certain = 0.5**count
+        ours, theirs = _by_case(candidate), _by_case(base)
+        gains = [sign * (ours[case] - theirs[case]) for case in ours if case in theirs]
+        gain, (spread, df) = fmean(gains or [0.0]), pooled_sd([gains])
+        error = spread / math.sqrt(len(gains) or 1)
     else:
-        ours, theirs = list(map(value_of, candidate)), list(map(value_of, base))
-        gain = sign * (fmean(ours) - fmean(theirs))
-        spread, df = pooled_sd([*groups, theirs, ours])
-        error = spread * math.sqrt(2 / len(ours))
-        certain = 0.0
+        new, old = list(map(_value, candidate)), list(map(_value, base))
+        gain, (spread, df) = sign * (fmean(new) - fmean(old)), pooled_sd([*groups, old, new])
+        error = spread * math.sqrt(2 / len(new))
+    # Compared with the level, it is exact where the quantile of a small level is not.
+    p = t_cdf(-gain / error, df) if df and error else None
+    if df and not error:
+        # Equal gains seem certain to t. By chance, all of n cases gain with 1/2^n.
+        p = 1.0 if gain <= 0 else 0.5 ** len(gains) if gains else 0.0
     if gain <= 0 or gain < error / 2:
-        return Verdict("refused", gain, _p(gain, error, df, certain), df)
-    p = _p(gain, error, df, certain)
-    accepted = p is not None and p < level and exceeds(gain, min_delta)
-    return Verdict("accepted" if accepted else "open", gain, p, df)
+        return False, p, df
+    return (p is not None and p < level and exceeds(gain, min_delta)) or None, p, df
 
 
-def _p(gain: float, error: float, df: int, certain: float) -> float | None:
-    if not df:
-        return None
-    if error == 0:
-        return certain if gain > 0 else 1.0
-    # Equal to a comparison with the quantile, and exact for small levels.
-    return t_cdf(-gain / error, df)
-
-
-def _by_case(base: Sequence[Sample], candidate: Sequence[Sample], sign: int) -> list[float]:
-    """Return the gain of each case that both sides have measured, in the order of the cases."""
-    ours, theirs = _means(candidate), _means(base)
-    return [sign * (value - theirs[case]) for case, value in ours.items() if case in theirs]
-
-
-def _means(samples: Sequence[Sample]) -> dict[str, float]:
-    values: dict[str, list[float]] = {}
-    for sample in samples:
-        assert isinstance(sample, Mapping)
-        for case, value in sample.items():
-            values.setdefault(case, []).append(value)
-    return {case: fmean(several) for case, several in values.items()}
+def _by_case(samples: Sequence[Any]) -> Mapping[str, float]:
+    """Return the mean of each case over the repetitions that have it."""
+    if len(samples) == 1:
+        return dict(samples[0])
+    cases = dict.fromkeys(case for sample in samples for case in sample)
+    return {case: fmean(s[case] for s in samples if case in s) for case in cases}
 
 
 @dataclass
@@ -198,12 +149,6 @@ class Standing:
 
     def __post_init__(self) -> None:
         self.share = self.alpha / self.limit
-
-    @property
-    def exact(self) -> bool:
-        """Whether all measurements of the same output were equal."""
-        spread, df = pooled_sd(self.groups)
-        return df > 0 and spread == 0
 
     def add(self, item: int, record: Mapping[str, Json]) -> None:
         """Add the record of a confirmation, `details["confirm"]` of an iteration; the baseline has the number 0."""
@@ -236,8 +181,10 @@ def confirmation(
     limit: int,
     sign: int,
     min_delta: float,
-) -> Generator[str, Sample, dict[str, Json]]:
+) -> Generator[str, Sample | None, dict[str, Json]]:
     """Decide on an iteration: yield `base` or `candidate` to be measured, and return the record.
+
+    A measurement without a sound value, None, ends it: nothing is accepted by luck.
 
     Args:
         confirm: the declaration.
@@ -248,48 +195,46 @@ def confirmation(
         sign: 1 if higher values are better, else -1.
         min_delta: the smallest gain that counts.
     """
-    first = value_of(screening)
+    first, cases = _value(screening), isinstance(screening, Mapping)
     if standing.base is None:
         # Nothing is better or worse than it, so it becomes the base.
         several = [first]
-        while len(several) < confirm.baseline_of(screening):
-            several.append(value_of((yield "candidate")))
+        while len(several) < (confirm.baseline or (1 if cases else 5)):
+            if (sample := (yield "base")) is None:
+                # The input is the beginning, however well it can be measured.
+                return {"accepted": item == 0, "candidate": several, "missing": "base"}
+            several.append(_value(sample))
         return {"accepted": True, "candidate": several}
     of = fmean(standing.values)
     record: dict[str, Json] = {"accepted": False, "screening": first, "of": of}
-    gain = sign * (first - of)
-    if gain <= 0:
+    if (gain := sign * (first - of)) <= 0:
         return record
-    cases = isinstance(screening, Mapping)
-    if standing.exact and not cases:
+    spread, df = pooled_sd(standing.groups)
+    if df and not spread and not cases:
         accepted = exceeds(gain, min_delta)
         return {**record, "accepted": accepted, "candidate": [first], "exact": True}
-    stages = confirm.stages_of(screening)
+    stages = confirm.stages or ((1, 2, 3) if cases else (3, 6, 12))
     level = standing.share_at(item, limit) / len(stages)
-    base: list[Sample] = []
-    candidate: list[Sample] = []
-    tests = 0
-    for count in stages:
-        tests += 1
-        while len(candidate) < count:
-            base.append((yield "base"))
-            candidate.append((yield "candidate"))
-        verdict = compared(
-            base, candidate, standing.groups, sign=sign, min_delta=min_delta, level=level
-        )
-        if verdict.state != "open":
+    record |= {"limit": limit, "stages": len(stages), "level": level, "tests": 0}
+    new: dict[str, list[Sample]] = {"base": [], "candidate": []}
+    better: bool | None = None
+    for count in range(1, stages[-1] + 1):
+        for side, samples in new.items():
+            if (sample := (yield side)) is None:
+                record["missing"], better = side, False
+                break
+            samples.append(sample)
+            record[side] = list(map(_value, samples))
+        if better is None and count in stages:
+            better, record["p"], record["df"] = compared(
+                new["base"],
+                new["candidate"],
+                standing.groups,
+                sign=sign,
+                min_delta=min_delta,
+                level=level,
+            )
+            record["tests"] += 1
+        if better is not None:
             break
-    ours, theirs = list(map(value_of, candidate)), list(map(value_of, base))
-    return {
-        "accepted": verdict.state == "accepted",
-        "screening": first,
-        "of": fmean(theirs),
-        "candidate": ours,
-        "base": theirs,
-        "limit": limit,
-        "stages": len(stages),
-        "tests": tests,
-        "level": level,
-        "df": verdict.df,
-        **({} if verdict.p is None else {"p": verdict.p}),
-    }
+    return {**record, "accepted": better is True, "of": fmean(record.get("base", [of]))}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Context", "Scope"]
 
+Effort = Callable[[], tuple[float, float | None]]
 _UNBEGUN = History()  # of a scope before its first iteration
 _NOTHING_YET: Mapping[str, Json] = MappingProxyType({})
 
@@ -60,9 +61,11 @@ class Scope:
 
     __slots__ = (
         "baseline",
+        "candidate",
         "case",
         "checked",
         "current",
+        "effort",
         "files",
         "hints",
         "history",
@@ -82,6 +85,7 @@ class Scope:
         "total",
         "types",
         "variables",
+        "vary",
     )
 
     def __init__(
@@ -105,6 +109,8 @@ class Scope:
         self.files: Snapshots | None = None if parent is None else parent.files
         # The case of a data set that its steps work on.
         self.case: Case | None = None if parent is None else parent.case
+        # Returns the seconds and the US dollars that its task took, None for an unknown price, once it has ended.
+        self.effort: Effort | None = None if parent is None else parent.effort
         self.number = 0
         self.baseline: Evaluation | None = None  # of the input, before the first iteration
         # What the iteration sees by its plan; None in a loop that continues from the last one.
@@ -114,6 +120,8 @@ class Scope:
         # What the evaluators without a model said of the present output, if others follow them.
         self.checked: bool | None = None
         self.total = 0  # items, if it runs over a list
+        # The number of a candidate, and what differs in it, in an iteration with several.
+        self.candidate, self.vary = 0, None
         # Of people, that the iteration has read. Those with a `step` interrupted it, and the others do not see them:
         # whether they came before would be different in a replay.
         self.hints: Sequence[Mapping[str, Json]] = ()
@@ -134,6 +142,17 @@ class Scope:
         inner = Scope(self.name, self.initial, self.parent, self.path)
         inner.number, inner.total, inner.types, inner.history = number, total, self.types, history
         return inner
+
+    def of_candidate(self, number: int, vary: Json) -> Scope:
+        """Return the scope of one candidate of an iteration; several may be open at a time."""
+        inner = copy.copy(self)
+        inner.candidate, inner.vary = number, vary
+        return inner
+
+    def adopt(self, chosen: Scope) -> None:
+        """Continue with what the chosen candidate left."""
+        for name in ("current", "parts", "checked", "talks", "outputs", "results", "loops"):
+            setattr(self, name, getattr(chosen, name))
 
     def judged(self, goal: Json) -> Scope:
         """Return a copy for an evaluator whose goal is not the input of the loop."""
@@ -173,9 +192,9 @@ class Scope:
         """Show the iterations that the plan of the present one leaves to see."""
         self.place = place
 
-    def work_on(self, case: Case) -> None:
-        """Set the case of a data set that the steps work on."""
-        self.case = case
+    def work_on(self, case: Case, effort: Effort | None = None) -> None:
+        """Set the case of a data set that the steps work on, and for its evaluators what its task took."""
+        self.case, self.effort = case, effort
 
     def receive(self, value: Json) -> None:
         """Set the input of the iteration."""
@@ -209,6 +228,12 @@ class Scope:
     def hint(self, hints: Sequence[Mapping[str, Json]]) -> None:
         """Show the hints that the iteration has read."""
         self.hints = hints
+
+    @property
+    def iteration_path(self) -> str:
+        """The path of the iteration, or of the candidate."""
+        path = f"{self.path}/{self.number}"
+        return f"{path}/candidate-{self.candidate}" if self.candidate else path
 
     @property
     def last(self) -> Iteration | None:
@@ -354,6 +379,18 @@ class Context:
         return self.scope.number if self.scope else 0
 
     @property
+    def candidate(self) -> int:
+        """The number of the candidate that this step makes, from 1; 0 in an iteration with one."""
+        scope = None if self.scope is None else self.scope.iteration_scope
+        return 0 if scope is None else scope.candidate
+
+    @property
+    def vary(self) -> Json:
+        """A copy of the value that differs between the candidates of an iteration, or None."""
+        scope = None if self.scope is None else self.scope.iteration_scope
+        return None if scope is None else self._own(scope.vary)
+
+    @property
     def history(self) -> History:
         """A copy of the finished iterations of the enclosing loop."""
         return self.scope.history.view(typed=self._typed) if self.scope else History()
@@ -476,7 +513,6 @@ class Context:
 
         Raises:
             StoppedEarly: to end the evaluation; let it pass.
-            StepError: of kind `bad_interim` for a value or a step that is not a number.
 
         Example:
             >>> from loopwright import Context, Loop, run_sync

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ..errors import StepError, StoppedEarly
-from ..records import MINIMISE, Evaluation, Iteration, as_evaluation, is_judging, number_text
+from ..errors import StoppedEarly
+from ..records import MAXIMISE, MINIMISE, Evaluation, as_evaluation, is_judging, number_text
 from ..records.codec import Json, integer, number
 from ..records.typed import Value
 from .metrics import TAKES
@@ -58,29 +58,6 @@ class Early(Value):
         number("early: from", self.from_, minimum=0)
         integer("early: earlier", self.earlier, minimum=1)
 
-    def worse(
-        self, step: float, value: float, curves: Iterable[Sequence[Sequence[float]]], sign: int
-    ) -> tuple[float, int] | None:
-        """Return the median of the earlier curves at a step and their number, if the value is worse; else None.
-
-        Args:
-            step: the step.
-            value: the value there; one that is not a number is worse than any.
-            curves: the points of earlier iterations, each a step and a value, by step.
-            sign: 1 if higher values are better, else -1.
-        """
-        if step < self.from_:
-            return None
-        values = [
-            curve[place - 1][1]
-            for curve in curves
-            if (place := bisect_right(curve, step, key=lambda point: point[0]))
-        ]
-        if len(values) < self.earlier:
-            return None
-        median = TAKES["median"](values)
-        return None if sign * value >= sign * median else (median, len(values))
-
 
 class Curve:
     """The values of one evaluation on the way, compared with those of earlier iterations.
@@ -105,26 +82,36 @@ class Curve:
             self.points.append([step, value])
             if len(self.points) > POINTS:
                 del self.points[1::2]
-        worse = self.early.worse(step, value, self.curves, self.sign) if self.sign else None
-        if worse is not None and not self.stopped:
+        values = [
+            curve[place - 1][1]
+            for curve in self.curves
+            if (place := bisect_right(curve, step, key=lambda point: point[0]))
+        ]
+        if (
+            self.stopped
+            or not self.sign
+            or step < self.early.from_
+            or len(values) < self.early.earlier
+        ):
+            return self.stopped
+        median = TAKES["median"](values)
+        # A value that is not a number is worse than any.
+        if not self.sign * value >= self.sign * median:
             self.stopped = (
                 f"stopped early at step {number_text(step)}: {number_text(value)} is worse than the median "
-                f"{number_text(worse[0])} of {worse[1]}"
+                f"{number_text(median)} of {len(values)}"
             )
         return self.stopped
 
-    def of(self, evaluation: Evaluation) -> Evaluation:
-        """Return an evaluation with the curve in its details."""
+    def of(self, output: Json = None) -> Evaluation:
+        """Return the evaluation of what an evaluator returned, with the curve in its details.
+
+        One that was to end early has no value, as after a command that fails.
+        """
+        evaluation = as_evaluation(output)
+        if self.stopped:
+            evaluation = Evaluation(passed=False, feedback=self.stopped, details=evaluation.details)
         return replace(evaluation, details={**evaluation.details, "curve": self.points})
-
-    def evaluated(self, output: Json) -> Evaluation:
-        """Return the evaluation of an evaluator that returned an output, whatever it is if it was to end early."""
-        return self.end if self.stopped else self.of(as_evaluation(output))
-
-    @property
-    def end(self) -> Evaluation:
-        """The evaluation that was ended: without a value, as after a command that fails."""
-        return self.of(Evaluation(passed=False, feedback=self.stopped))
 
 
 def curve_of(ctx: Context, early: Early, name: str = "") -> Curve:
@@ -136,38 +123,23 @@ def curve_of(ctx: Context, early: Early, name: str = "") -> Curve:
         name: the metric that says which values are better. Default: the objective.
     """
     scope = ctx.scope
-    history: Sequence[Iteration] = () if scope is None else scope.history
-    prefix = "" if scope is None else f"{scope.path}/{scope.number}/"
-    place = ctx.path.removeprefix(prefix)
+    if scope is None:
+        return Curve(early, (), 0)
     # The input is evaluated as iteration 0.
-    may_end = scope is not None and scope.number > 0 and place != ctx.path
-    sign = _sign(history, name) if may_end and not place.startswith("confirm/") else 0
-    return Curve(early, [*_curves(history)], sign)
-
-
-def _curves(history: Iterable[Iteration]) -> Iterable[Sequence[Sequence[float]]]:
-    for item in history:
-        if item.evaluation is not None and (curve := item.evaluation.details.get("curve")):
-            yield curve
-
-
-def _sign(history: Iterable[Iteration], name: str) -> int:
-    """Return the direction of a metric, as the records have it; 0 without one."""
-    measures = (measure for item in history for measure in item.measures)
-    found = next(
+    path = ctx.path.removeprefix(f"{scope.path}/{scope.number}/")
+    may_end = scope.number and path != ctx.path and not path.startswith("confirm/")
+    measures = (measure for item in scope.history for measure in item.measures)
+    known = next(
         (one for one in measures if one.name == name or (not name and one.objective)), None
     )
-    return 0 if found is None or not found.direction else -1 if found.direction == MINIMISE else 1
+    sign = {MINIMISE: -1, MAXIMISE: 1}.get(known.direction, 0) if known and may_end else 0
+    evaluations = (item.evaluation for item in scope.history if item.evaluation is not None)
+    curves = [curve for one in evaluations if (curve := one.details.get("curve"))]
+    return Curve(early, curves, sign)
 
 
 def interim(ctx: Context, value: float, step: float, early: Early) -> None:
     """Add a value to the curve of the evaluation of a context, as `Context.interim` does."""
-    for what, figure in (("value", value), ("step", step)):
-        if isinstance(figure, bool) or not isinstance(figure, int | float):
-            raise StepError(
-                f"interim: {what}: {figure!r:.40} is not a number",
-                path=ctx.path, kind="bad_interim", retryable=False,
-            )  # fmt: skip
     if not is_judging(ctx.path):
         return
     if not hasattr(ctx, "curve"):

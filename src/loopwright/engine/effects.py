@@ -25,7 +25,7 @@ from ..errors import (
     Suspended,
 )
 from ..journal import Entry
-from ..records import NOTHING, Failure, Reason, Usage, codec, own_json
+from ..records import NOTHING, Failure, Reason, Usage, codec, is_judging, own_json
 from ..records.codec import ATOMS, Json
 from ..records.typed import ValueType
 from .budgets import OVERSHOOT
@@ -109,11 +109,11 @@ async def _act(ctx: Context, step: Leaf, value: Json, started: Entry) -> Json:
             output = await gate.limit(run, functools.partial(act, argument, inner), path)
         if inner is not None and hasattr(inner, "curve"):
             # An evaluation, whatever type the function declares.
-            types, output = None, inner.curve.evaluated(output)
+            types, output = None, inner.curve.of(output)
         finished.value = output = _written(run, types, output, path)
     except StoppedEarly:
         assert inner is not None
-        finished.value = output = _written(run, None, inner.curve.end, path)
+        finished.value = output = _written(run, None, inner.curve.of(), path)
     except BaseException as error:
         # BaseException: a cancelled call must be settled too. `_broken` raises all other errors again.
         _broken(error, ctx, inner, started, finished)
@@ -277,7 +277,7 @@ def _written(run: Run, types: FunctionTypes | None, output: object, path: str) -
     if (
         type(output) not in _PLAIN
         # An evaluator may return any form of an evaluation.
-        and not path.endswith("evaluate")
+        and not is_judging(path)
         and (sentence := types.untyped(output))
     ):
         run.warn(sentence, code=UNTYPED_OUTPUT)

@@ -125,8 +125,19 @@ class LoopState(Protocol):
             The snapshot of an edit from outside, or None.
         """
 
-    async def changes(self, commit: str) -> str:
-        """Return the difference of a snapshot from the beginning as text, for readers."""
+    async def branch(self, name: str, commit: str) -> LoopState:
+        """Return a state beside this one, which is changed at the same time: its snapshots are of this one too.
+
+        Args:
+            name: its name among those beside this one.
+            commit: the snapshot that it is made from; "" makes nothing, for a replay that only reads its places.
+        """
+
+    def remove(self) -> None:
+        """Remove a state that `branch` returned, with its files."""
+
+    async def changes(self, commit: str, since: str = "") -> str:
+        """Return the difference of a snapshot from another one, by default from the beginning, as text for readers."""
 
     async def find(self, name: str) -> str:
         """Return the commit of the snapshot of that name, or ""."""
@@ -147,6 +158,10 @@ class StateSource(Protocol):
 
     def fingerprint_with(self, refine_from: str) -> str:
         """Return the fingerprint of earlier versions, in which it had the rule for the parent."""
+
+    @property
+    def copies(self) -> bool:
+        """Whether several states can be changed at a time."""
 
     @property
     def on_cancel(self) -> str:
@@ -251,14 +266,31 @@ class Snapshots:
         self._commit = (files or self.base)["commit"]
         await self._restore(await self._last(prefix) or self._commit, f"{prefix}/outside_edit")
 
+    async def branch(self, number: int, name: str, *, ended: bool) -> Snapshots:
+        """Return the snapshots of one candidate of iteration `number`, which has a state of its own.
+
+        It has the files of the parent, or of the last step that finished in it; one that has `ended` needs none.
+        """
+        place = f"{self.path}/{number}"
+        commit = "" if ended else await self._last(f"{place}/{name}") or self._commit
+        made = self.state.branch(f"{number}-{name}", commit)
+        inner = Snapshots(self.run, place, self.source, await self._complete(made))
+        inner.base, inner.parent, inner._commit = self.base, self.parent, self._commit
+        inner._opened = True
+        return inner
+
+    async def remove(self) -> None:
+        """Remove the state of a candidate."""
+        await self._complete(asyncio.to_thread(self.state.remove))
+
     async def resume(self) -> None:
         """Put the state of a workflow in place: that of the last step that finished, or the beginning."""
         await self._restore(
             await self._last(self.path) or self._commit, f"{self.path}/outside_edit"
         )
 
-    async def capture(self, number: int) -> None:
-        """Capture what iteration `number` made."""
+    async def capture(self, number: int | str) -> None:
+        """Capture what an iteration or a candidate made."""
         path = f"{self.path}/{number}"
         self.current = await self._effect(
             f"{path}/capture", lambda: self.state.capture(path, self._commit)
@@ -268,9 +300,20 @@ class Snapshots:
         """Return the difference of the captured state from the beginning, as text."""
         return await self._complete(self.state.changes((self.current or self.base)["commit"]))
 
+    async def own_changes(self) -> str:
+        """Return the difference of the captured state from that of the parent, as text."""
+        commit = (self.current or self.base)["commit"]
+        return await self._complete(self.state.changes(commit, self._commit))
+
     def replace(self, snapshot: Mapping[str, Json]) -> None:
         """Replace the snapshot of the iteration by one that its evaluation made, such as without its tampering."""
         self.current = dict(snapshot)
+
+    async def show(self, snapshot: Mapping[str, Json] | None) -> None:
+        """Put a snapshot in place to be measured, of another iteration too; None is the beginning."""
+        self.current = None if snapshot is None else dict(snapshot)
+        commit = (self.current or self.base)["commit"]
+        await self._complete(self.state.restore(commit, busy=True, edits="discard"))
 
     async def checkpoint(self, path: str) -> None:
         """Capture the state after the step at a path, before its end is recorded."""
@@ -348,7 +391,12 @@ class Snapshots:
         replay = self.run.replay
         if replay is None or replay.began(prefix) is None:
             return ""
-        under = [e for path, e in replay.finished.items() if path.startswith(f"{prefix}/")]
+        under = [
+            e
+            for path, e in replay.finished.items()
+            # Candidates have files of their own.
+            if path.startswith(f"{prefix}/") and not path.startswith(f"{prefix}/candidate-")
+        ]
         for entry in sorted(under, key=lambda entry: entry.seq, reverse=True):
             if entry.fingerprint == FINGERPRINT:
                 if "commit" in (entry.value or {}):

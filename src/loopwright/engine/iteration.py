@@ -15,7 +15,17 @@ from typing import TYPE_CHECKING
 
 from ..conditions import CEILING, FEEDBACK_SHOWN, TreeReading
 from ..errors import StepError, Stopped
-from ..records import Evaluation, Failure, History, Iteration, Reason, Status, Stop, as_evaluation
+from ..records import (
+    Candidate,
+    Evaluation,
+    Failure,
+    History,
+    Iteration,
+    Reason,
+    Status,
+    Stop,
+    as_evaluation,
+)
 from ..records.codec import ATOMS, Json
 from ..records.display import shortened
 from ..records.evaluation import misspelling
@@ -113,13 +123,14 @@ def _verdict_of(answer: Json) -> Mapping[str, Json]:
     return answer if isinstance(answer, Mapping) else {"passed": answer is True}
 
 
-def settled(loop_run: LoopRun, output: Json, evaluation: Evaluation) -> Evaluation:
-    """Return the evaluation of an output that its evaluator could not judge, as the loop's policy says.
+def settled(loop_run: LoopRun, attempt: Attempt) -> Evaluation:
+    """Return the evaluation of an attempt whose evaluator could not judge, as the loop's policy says.
 
     Raises:
         Suspended: until a person has given the verdict.
     """
-    policy = loop_run.loop.undecided
+    policy, evaluation = loop_run.loop.undecided, attempt.evaluation
+    assert evaluation is not None
     if policy.then not in ("pause", "reject") or not policy.due(loop_run.history):
         return evaluation
     if policy.then == "reject":
@@ -128,10 +139,10 @@ def settled(loop_run: LoopRun, output: Json, evaluation: Evaluation) -> Evaluati
     number = len(loop_run.history) + 1
     request: dict[str, Json] = {
         "kind": "verdict", "loop": loop_run.path, "iteration": number,
-        "output": output, "feedback": evaluation.feedback,
+        "output": attempt.output, "feedback": evaluation.feedback,
     }  # fmt: skip
     detail = f"{loop_run.loop.name}: the judge could not decide on iteration {number}: is it good?"
-    answer = loop_run.ctx.child(f"{loop_run.path}/{number}").ask("verdict", request, detail)
+    answer = attempt.ctx.ask("verdict", request, detail)
     given = _verdict_of(answer)
     return Evaluation(
         given.get("score"),
@@ -172,6 +183,7 @@ class Attempt:
     __slots__ = (
         "began",
         "call",
+        "candidates",
         "cause",
         "ctx",
         "cut",
@@ -192,6 +204,7 @@ class Attempt:
         self.call = call
         self.began = began
         self.output: Json = None
+        self.candidates: tuple[Candidate, ...] = ()
         self.evaluation: Evaluation | None = None
         self.failure: Failure | None = None
         self.cut: Stopped | None = None
@@ -271,7 +284,12 @@ class Attempt:
             interrupted=self.cut is not None,
             steps=self.scope.parts,
         )
-        return item if self.scope.place is None else self.scope.place.plan.recorded(item)
+        if self.scope.place is not None:
+            item = self.scope.place.plan.recorded(item)
+        if not self.candidates:
+            return item
+        chosen = next((one.number for one in self.candidates if one.state == "chosen"), None)
+        return replace(item, candidate=chosen, candidates=self.candidates)
 
     def _refuse_no_output(self) -> None:
         """Raise the stop of an inner loop that ended without an output: there is nothing to evaluate."""
@@ -312,11 +330,16 @@ async def evaluate_input(loop_run: LoopRun, evaluate: Step) -> Stop | None:
 
     Its effects are recorded at iteration 0, which has no execution and no record.
     """
-    loop, given, replay = loop_run.loop, loop_run.scope.current, loop_run.run_state.replay
+    # Not the input of the latest iteration, which a resumed loop has as its present one.
+    loop, given, replay = loop_run.loop, loop_run.scope.initial, loop_run.run_state.replay
     loop_run.ctx.at(f"{loop_run.path}/0")
     try:
         value = await loop_run.ctx.call("evaluate", evaluate, given)
         evaluation = as_evaluation(value)
+        if loop.measured is not None and loop.measured.confirm is not None:
+            from .confirming import confirmed
+
+            evaluation = await confirmed(loop_run, Iteration(0, given, given, evaluation))
         if loop.measured is not None:
             evaluation = loop.measured.scored(evaluation)
         # In runs of earlier versions, the sentences are no part of the evaluation of the input.

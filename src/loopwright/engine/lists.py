@@ -480,6 +480,8 @@ class ForEach(CompositeStep):
     baseline: ClassVar[bool] = False
     sentences: ClassVar[Mapping[str, Step]] = MappingProxyType({})
     on_stall: ClassVar[None] = None
+    optimise: ClassVar[None] = None
+    candidates: ClassVar[None] = None
     policies: ClassVar[None] = None
     measured: ClassVar[None] = None
     undecided: ClassVar[Undecided] = Undecided()

@@ -15,10 +15,11 @@ the same record and the same rules: `ListRun` chooses the next number, the input
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import inspect
 import math
 import warnings
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack, cast, overload
 
@@ -69,6 +70,7 @@ from ..records import (
     Status,
     Stop,
     Usage,
+    begin_at,
     failure_of,
 )
 from ..records.codec import Json, error_line
@@ -100,15 +102,19 @@ from .loop_options import (
 )
 from .step import (
     AsyncFunction,
+    CompositeStep,
     EvaluatorLike,
     In,
     Out,
+    Step,
     StepLike,
 )
 
 if TYPE_CHECKING:
     from ..journal.replay import RecordedRun
+    from ..search.optimise import Proposals
     from .loop_options import LoopKeywords
+    from .metrics import LoopMetrics
     from .plan import Policies
 
 __all__ = [
@@ -116,6 +122,7 @@ __all__ = [
     "LoopRun",
     "any_of",
     "loop_of_rules",
+    "origin_from",
 ]
 
 
@@ -140,6 +147,7 @@ class LoopRun:
         "cause",
         "ctx",
         "cut",
+        "duels",
         "ended",
         "explored",
         "history",
@@ -147,6 +155,7 @@ class LoopRun:
         "members",
         "normal",
         "path",
+        "proposals",
         "run_state",
         "scope",
         "seconds",
@@ -156,6 +165,7 @@ class LoopRun:
         "terminated",
         "wall",
     )
+    proposals: Proposals | None  # of the optimiser that takes the place of adapt
 
     async def run(self) -> Result:
         """Execute and evaluate; adapt and repeat, until a condition stops the loop."""
@@ -186,18 +196,33 @@ class LoopRun:
     async def iterate(self) -> Iteration:
         """Adapt the input, execute it and evaluate the output; a failure is part of the iteration."""
         loop, attempt = self.loop, self.attempt()
-        call, ctx = attempt.call, attempt.ctx
+        call, ctx, inputs, count = attempt.call, attempt.ctx, None, 1
+        if loop.candidates is not None:
+            from .candidates import count_of, run_candidates  # for the few loops that have them
+
+            count = count_of(self)
         try:
-            if attempt.stage == "adapt":
+            if attempt.stage == "adapt" and loop.optimise is not None:
+                self.proposals = self.proposals or loop.optimise.begin(self)
+                inputs = await self.proposals.inputs(self, attempt, count)
+                attempt.adapted(inputs[0])
+            elif attempt.stage == "adapt":
                 # "round" replaces the input in the fingerprint: the input is the last iteration, which
                 # is on record and may be long. Recorded fingerprints contain the word, so it stays.
                 attempt.adapted(await call(ctx, "adapt", loop.adapt, self.continued(), "round"))
-            output = await call(ctx, "execute", loop.execute, attempt.input)
-            attempt.executed(loop.execute, output)
-            if loop.evaluate is not None:
-                attempt.evaluated(await call(ctx, "evaluate", loop.evaluate, attempt.output))
-                if attempt.evaluation is not None and attempt.evaluation.undecided:
-                    attempt.evaluation = settled(self, attempt.output, attempt.evaluation)
+            if count > 1:
+                await run_candidates(self, attempt, count, inputs)
+            else:
+                output = await call(ctx, "execute", loop.execute, attempt.input)
+                attempt.executed(loop.execute, output)
+                if loop.evaluate is not None:
+                    attempt.evaluated(await call(ctx, "evaluate", loop.evaluate, attempt.output))
+                    if attempt.evaluation is not None and attempt.evaluation.undecided:
+                        attempt.evaluation = settled(self, attempt)
+            if loop.measured is not None and loop.measured.confirm is not None:
+                from .confirming import confirmed
+
+                attempt.evaluation = await confirmed(self, attempt.iteration())
             if loop.sentences:
                 attempt.stage = "until"
                 attempt.evaluation = await judge_sentences(self, attempt.iteration(), self._view())
@@ -223,9 +248,13 @@ class LoopRun:
         self.terminated = False
         self.normal: tuple[Stop, History] | None = None
         self.explored = 0
+        self.proposals = None
         self.scope = Scope(loop.name, value, ctx.scope, path)
-        self.compare_with(None)
+        if loop.measured is not None:
+            self.compare_with(None)
         self.snapshots: Snapshots | None = None
+        # Whether the judge of each duel so far named one position in both orders, by path.
+        self.duels: dict[str, bool] | None = None
         self.task: asyncio.Task[object] | None = None
         self.members = loop.members
         self.asks = bool(loop.explore or loop.approve or loop.on_stall)
@@ -481,7 +510,7 @@ class LoopRun:
         stall = self.loop.on_stall
         stalled = False
         if stall is not None and stall.then == "ask":
-            stalled = stall.progress(self.history).stalled(self.history)
+            stalled = stall.stalled(self.history)
         if self.loop.approve or stalled:
             return approved(self, stop, stalled=stalled)
         return stop
@@ -568,14 +597,19 @@ class LoopRun:
         from .plan import Place, Plan, next_plan
 
         run, replay, history = self.run_state, self.run_state.replay, self.history
+        policies = policies.ordered(run.orders.get(self.loop.name))
         if replay is not None and (recorded := replay.plans.get(path)) is not None:
-            plan = Plan(**recorded)
+            plan = Plan.from_json(recorded)
         else:
             seed = f"{run.log.info.seed} {path}"
             plan = next_plan(history, policies, seed, explored=self.normal is not None)
             if len(history) and not run.silent:
+                value, baseline = plan.to_json(), self.scope.baseline
+                # A leaf has the evaluation of the input on record.
+                if len(history) == 1 and baseline and isinstance(self.loop.evaluate, CompositeStep):
+                    value["baseline"] = run.clean(baseline.to_json())
                 # Durable with the first effect, so that it costs no commit.
-                run.append(Entry("planned", path, run.now(), value=plan.to_json()))
+                run.append(Entry("planned", path, run.now(), value=value))
         self.scope.stand(Place.of(plan, history, policies))
 
     def continued(self) -> Iteration:
@@ -587,11 +621,7 @@ class LoopRun:
 
     def compare_with(self, baseline: Evaluation | None) -> None:
         """Set what the first iterations are compared with."""
-        metrics = self.loop.measured
-        if metrics is not None:
-            self.history.begin_at(metrics.origin(baseline))
-        elif baseline is not None:
-            self.history.begin_at(Origin(baseline, baseline.standing))
+        begin_at(self.history, origin_from(self.loop.measured, baseline))
 
     async def _take_hints(self, event: str) -> None:
         """Make hints of the events that came for a loop which declares them."""
@@ -618,10 +648,11 @@ class LoopRun:
         replay, value = self.run_state.replay, self.scope.current
         if not self.run_state.silent:
             self.task = asyncio.current_task()
-        adapts = self.loop.adapt is not None and self.scope.number > 1
+        proposes = self.loop.optimise is not None
+        adapts = proposes or (self.loop.adapt is not None and self.scope.number > 1)
         place = self.scope.place
         if place is not None and place.fresh:
-            value, adapts = self.scope.initial, False
+            value, adapts = self.scope.initial, proposes
             self.scope.receive(value)
         if replay is not None and (answer := f"{self.ctx.path}/input") in replay.answers:
             # A person wrote it in place of adapt.
@@ -695,8 +726,9 @@ class LoopRun:
         for code, remark in remarks:
             run.warn(remark, self.path, code=code)
         result = self._result(stop, self._output(stop), self.account.settled, reported)
+        if loop.evaluate is not None and (steps := tuple(loop.evaluate.conclusions())):
+            result = replace(result, held_out=await self.concluded(steps, result))
         if self.snapshots is not None:
-            result = replace(result, held_out=await self.concluded(result))
             where = await self.snapshots.end(self.history, result, loop.keep)
             result = replace(result, workspace=where)
         if not run.silent:
@@ -715,9 +747,25 @@ class LoopRun:
         if loop.on_terminate is not None:
             await self._terminated()
 
-    async def concluded(self, result: Result) -> Mapping[str, Json] | None:
-        """Return what the conclusions of the evaluator returned; a loop with a workspace has them."""
-        return None
+    async def concluded(self, steps: Iterable[Step], result: Result) -> Mapping[str, Json] | None:
+        """Run the conclusions of the evaluator on the iteration of the result; their failure is a warning."""
+        chosen, run = self.chosen(result), self.run_state
+        if chosen is None or self.cut is not None:
+            return None
+        outputs: dict[str, Json] = {}
+        self.ctx.at(f"{self.path}/end")
+        for step in steps:
+            try:
+                outputs[step.name] = await self.ctx.call(step.name, step, chosen.number)
+            except (StepError, Stopped) as error:
+                run.warn(
+                    f"{step.name}: the held-out tests did not run: {error}", code="not_held_out"
+                )
+        return outputs or None
+
+    def chosen(self, result: Result) -> Iteration | None:
+        """Return the iteration of the result; None for the beginning."""
+        return self._chosen(result.reason)
 
     async def abandon(self) -> None:
         """Call `on_terminate` when the task of the loop is cancelled; the run can be resumed."""
@@ -739,12 +787,15 @@ class LoopRun:
         stop = self.run_state.cleaned_stop(stop)
         self._register(self._result(stop, self._output(stop), self.account.settled))
 
-    def _output(self, stop: Stop) -> Json:
+    def _chosen(self, reason: Reason) -> Iteration | None:
         history = self.history
-        satisfied = stop.reason.status is Status.SATISFIED
-        if satisfied and stop.reason is not Reason.IMPROVED and history.last is not None:
-            return history.last.output
-        chosen = history.latest_eligible if self.loop.keep == "last" else history.best
+        satisfied = reason.status is Status.SATISFIED
+        if satisfied and reason is not Reason.IMPROVED and history.last is not None:
+            return history.last
+        return history.latest_eligible if self.loop.keep == "last" else history.best
+
+    def _output(self, stop: Stop) -> Json:
+        history, chosen = self.history, self._chosen(stop.reason)
         if chosen is None:  # an output without a verdict is better than none
             others = (item for item in reversed(history) if not item.rejected)
             chosen = next((item for item in others if item.output is not None), None)
@@ -809,6 +860,13 @@ class LoopRun:
                 raise
 
 
+def origin_from(metrics: LoopMetrics | None, baseline: Evaluation | None) -> Origin:
+    """Return what the first iterations of a loop are compared with."""
+    if metrics is not None:
+        return metrics.origin(baseline)
+    return Origin() if baseline is None else Origin(baseline, baseline.standing)
+
+
 NOT_APPLICABLE = "condition_not_applicable"
 PASSED_UNREAD = "passed_unread"
 # A function without `return` is the usual cause.
@@ -843,7 +901,14 @@ class Loop(LoopOptions[In, Out]):
             workflow around it.
         baseline: whether the input is evaluated before the first iteration. If it passes, the loop is
             satisfied without an iteration; templates have its feedback as `loop.feedback`.
-        on_stall: what happens after iterations without progress, an `OnStall`. Default: nothing.
+        on_stall: what happens after iterations without progress, an `OnStall`, or only its word. Default: nothing.
+        strategies: values by name, as `ctx.strategy`: each chain takes the next one. They need `on_stall`.
+        strategy_order: `declared`, or `learned`: those first that improved the best iteration of past runs most
+            often for their cost.
+        refine_from: the iteration from which the next one continues: the `last` or the `best` one of its chain, one
+            drawn by `sample` or `pareto`, or `{"rule": "sample", "power": 1.0, "fresh_share": 0.15}`.
+            Default: `last`.
+        candidates: how many outputs each iteration makes, of which one is chosen: a number, or `Candidates`. Default: 1.
         impossible: when evaluations that call the task impossible end the loop, an `Impossible`. Default: two
             in a row, from the third iteration on.
         undecided: what happens after evaluations in a row that could not decide, an `Undecided`. Default:
@@ -857,10 +922,15 @@ class Loop(LoopOptions[In, Out]):
             `reported_score`; the score by which the output was chosen is the highest of several.
         approve: when a person is asked whether to continue: after each `iteration`, at the `limit`, or
             both. The run is suspended until there is an answer.
+        optimise: an `Optimise`: an optimiser that proposes the parameters of each candidate, in place of `adapt`.
+            Default: none.
         metrics: how the loop orders and shows metrics of its evaluations, by name: `minimise`, `maximise`
             or a `Metric`. Default: they are recorded only.
-        objective: the metric that orders the iterations: the best one, `patience`, acceptance. Default: the
+        objective: the metric that orders the iterations: the best one, `patience`, acceptance. Of several, the
+            first one does, and `Result.front` has the iterations that no other one is better than. Default: the
             only metric with a direction, else the score.
+        confirm: a `Confirm`: an iteration is accepted only after a test of new measurements, of its output and of the
+            last accepted one. The loop continues from the last accepted iteration. Default: one value decides.
         score: a `MetricScore`: the score that a metric makes. Default: a metric makes no score.
         min_score: the score that satisfies the loop, as `ScoreAtLeast`. This and the next six are joined
             with `until`, which must not name the same limit. Default of each: none.
@@ -1079,12 +1149,25 @@ def _reads_verdict(condition: Condition) -> bool:
     return any(map(_reads_verdict, condition.parts()))
 
 
+class ReplayedLoop(Loop):
+    """A loop that decides about records only: its declaration was checked when it ran."""
+
+    replayed = True
+
+
+def replayed(loop: Loop, **options: Any) -> Loop:
+    """Return a loop with other options, for decisions about records only."""
+    known = {one.name: getattr(loop, one.name) for one in dataclasses.fields(loop) if one.init}
+    return ReplayedLoop(**{**known, **options})
+
+
 def loop_of_rules(name: str, rules: Mapping[str, Json]) -> Loop:
     """Return a loop that ends as the one whose `rules` were recorded; its steps do nothing.
 
     Raises:
         ConfigurationError: for a condition that is not JSON, as a class of a Python program.
     """
+    from .confirmation import Confirm
     from .metrics import Metric
 
     read: Mapping[str, Callable[[Any], object]] = {
@@ -1094,6 +1177,7 @@ def loop_of_rules(name: str, rules: Mapping[str, Json]) -> Loop:
             name: Metric(**item) if isinstance(item, Mapping) else item
             for name, item in metrics.items()
         },
+        "confirm": lambda fields: Confirm(**fields),
         "on_stall": lambda fields: OnStall(**fields),
         "impossible": lambda fields: Impossible(**fields),
         # What happens then is in the record.
@@ -1107,7 +1191,9 @@ def loop_of_rules(name: str, rules: Mapping[str, Json]) -> Loop:
     with warnings.catch_warnings():
         # The remarks are for loops that run.
         warnings.simplefilter("ignore", LoopwrightWarning)
-        return Loop(_nothing, _nothing if rules.get("evaluate") else None, name=name, **options)
+        return ReplayedLoop(
+            _nothing, _nothing if rules.get("evaluate") else None, name=name, **options
+        )
 
 
 def _nothing(value: Json) -> None:

@@ -85,6 +85,9 @@ from .step import (
 )
 
 if TYPE_CHECKING:
+    from ..search.optimise import Optimise
+    from .candidates import Candidates
+    from .confirmation import Confirm
     from .metrics import LoopMetrics, Metric, MetricScore
     from .plan import Policies
 
@@ -93,6 +96,7 @@ __all__ = [
     "LoopLimits",
     "LoopOptions",
     "Undecided",
+    "acting",
     "check_surroundings",
     "explores",
     "may_continue",
@@ -226,7 +230,13 @@ class LoopDeclaration(Protocol):
     def on_stall(self) -> OnStall | None: ...
 
     @property
+    def candidates(self) -> Candidates | None: ...
+
+    @property
     def policies(self) -> Policies | None: ...
+
+    @property
+    def optimise(self) -> Optimise | None: ...
 
     @property
     def measured(self) -> LoopMetrics | None: ...
@@ -333,7 +343,13 @@ def check_exploration(loop: LoopDeclaration) -> None:
         ConfigurationError: names the option.
     """
     stall = loop.on_stall
-    if loop.approve or loop.undecided.then == "pause" or (stall and stall.then == "ask"):
+    picks = loop.candidates.pick if loop.candidates is not None else ""
+    if (
+        loop.approve
+        or loop.undecided.then == "pause"
+        or (stall and stall.then == "ask")
+        or picks == "ask"
+    ):
         raise ConfigurationError(
             f"loop {loop.name}: explore: a loop that asks a person cannot explore, because the answer would have no "
             "effect. Remove approve, or explore.",
@@ -347,10 +363,10 @@ def refuse_to_act(loop: LoopDeclaration, parts: Iterable[Step]) -> None:
     Raises:
         ConfigurationError: names the step.
     """
-    acting = next((step for part in parts for step in _acting(part)), None)
-    if acting is not None:
+    found = next((step for part in parts for step in acting(part)), None)
+    if found is not None:
         raise ConfigurationError(
-            f"loop {loop.name}: explore: {acting.name} acts outside the run, and an explored run would repeat that. "
+            f"loop {loop.name}: explore: {found.name} acts outside the run, and an explored run would repeat that. "
             "Give the loop a workspace, or declare the step with idempotent=True.",
             option="explore",
         )
@@ -376,17 +392,21 @@ def check_surroundings(step: Step, *, in_workspace: bool = False) -> None:
         check_surroundings(part, in_workspace=in_workspace)
 
 
-def _acting(step: Step) -> Iterator[Step]:
-    """Iterate over the steps that may not run twice: commands, agents, tools, and functions declared so."""
+def acting(step: Step, *, asks: bool = False) -> Iterator[Step]:
+    """Iterate over the steps that may not run twice: commands, agents, tools, and functions declared so.
+
+    With `asks`, tools whose calls a person approves are among them.
+    """
     if getattr(step, "idempotent", True) is False:
         yield step
     # Of a prompt, or of a judge, which keeps them with their limits.
     tools = getattr(step, "tools", ())
     for tool in getattr(tools, "tools", tools):
-        if getattr(tool, "idempotent", False) is not True:
+        approved = asks and getattr(tool, "approve", False)
+        if approved or getattr(tool, "idempotent", False) is not True:
             yield tool
     for part in step.parts():
-        yield from _acting(part)
+        yield from acting(part, asks=asks)
 
 
 _CONDITIONS: Mapping[str, Callable[[Any], Condition]] = {
@@ -500,7 +520,11 @@ def measures_only(step: Step) -> bool:
     return getattr(step, "measures_only", False)
 
 
-_WORDS = {"on_failure": ("halt", "continue", "retry"), "keep": ("best", "last")}
+_WORDS = {
+    "on_failure": ("halt", "continue", "retry"),
+    "keep": ("best", "last"),
+    "strategy_order": ("declared", "learned"),
+}
 _LEAST = {"max_retries": 0, "max_failures": 1, "min_iterations": 1, "rejudge": 0}
 # The options that are objects, with an example of each.
 _POLICIES = (
@@ -546,8 +570,12 @@ def check_options(options: Mapping[str, object]) -> None:
         hook = options[name]
         if hook is not None and not callable(hook):
             raise ConfigurationError(f"loop: {name}: {hook!r} is not a function")
+    # Not checks of classes: both are in packages above the engine.
+    if (optimise := options["optimise"]) is not None and not hasattr(optimise, "strategies_of"):
+        raise ConfigurationError(
+            f"loop: optimise: {optimise!r:.60} is not an Optimise; use one, such as Optimise({{'x': {{'float': [0, 1]}}}})"
+        )
     workspace = options["workspace"]
-    # Not a check of its class: workspaces are in a package above the engine.
     if workspace is not None and not hasattr(workspace, "state"):
         raise ConfigurationError(
             f'loop: workspace: {workspace!r:.60} is not a Workspace; use one, such as Workspace(".")'
@@ -573,12 +601,13 @@ def one_of(name: str, value: object, words: tuple[str, ...]) -> None:
 
 
 DEFAULT_LIMIT = 10  # iterations of a loop without a limit, so that no loop is endless
+MOST_CANDIDATES = 1024  # of an iteration
 MAX_DEPTH = 8  # loops within loops: iterations multiply with each level
 FAILURES_IN_A_ROW = 3
 # The options that decide when a loop ends, and with which output.
 RULES = (
     "until", "guards", "on_failure", "keep", "min_iterations", "max_failures", "metrics", "objective",
-    "on_stall", "impossible", "undecided", "explore",
+    "confirm", "on_stall", "impossible", "undecided", "explore",
 )  # fmt: skip
 LIMIT_UNREACHABLE = "limit_unreachable"
 NO_GOAL = "no_goal"  # the code of the warning, and its sentence
@@ -604,11 +633,15 @@ if TYPE_CHECKING:
         rejudge: int
         baseline: bool
         on_stall: OnStall | str | None
+        candidates: Candidates | int | None
         strategies: Mapping[str, Json] | None
+        strategy_order: str
         refine_from: str | Mapping[str, Json] | None
+        optimise: Optimise | None
         metrics: Mapping[str, str | Metric] | None
-        objective: str
+        objective: str | Sequence[str]
         score: MetricScore | Mapping[str, Json] | None
+        confirm: Confirm | None
         impossible: Impossible
         undecided: Undecided
         explore: float
@@ -624,6 +657,7 @@ class LoopOptions(Value, CompositeStep[In, Out]):
     """What a loop declares, completed and checked; `Loop` explains the options."""
 
     keeps_types: ClassVar[bool] = True
+    replayed: ClassVar[bool] = False
     noun: ClassVar[str] = "loop"
     execute: StepLike[In, Out]
     evaluate: EvaluatorLike[Out] | None = None
@@ -642,11 +676,15 @@ class LoopOptions(Value, CompositeStep[In, Out]):
     rejudge: int = field(default=0, kw_only=True)
     baseline: bool = field(default=False, kw_only=True)
     on_stall: OnStall | None = field(default=None, kw_only=True)
+    candidates: Candidates | int | None = field(default=None, kw_only=True)
     strategies: Mapping[str, Json] | None = field(default=None, kw_only=True)
+    strategy_order: str = field(default="declared", kw_only=True)
     refine_from: str | Mapping[str, Json] | None = field(default=None, kw_only=True)
+    optimise: Optimise | None = field(default=None, kw_only=True)
     metrics: Mapping[str, str | Metric] | None = field(default=None, kw_only=True)
-    objective: str = field(default="", kw_only=True)
+    objective: str | Sequence[str] = field(default="", kw_only=True)
     score: MetricScore | Mapping[str, Json] | None = field(default=None, kw_only=True)
+    confirm: Confirm | None = field(default=None, kw_only=True)
     impossible: Impossible = field(default=Impossible(), kw_only=True)
     undecided: Undecided = field(default=Undecided(), kw_only=True)
     explore: float = field(default=0.0, kw_only=True)
@@ -690,7 +728,7 @@ class LoopOptions(Value, CompositeStep[In, Out]):
         if self.metrics is not None or self.objective != "" or self.score is not None:
             from .metrics import metrics_of
 
-            put("measured", metrics_of(self.metrics, self.objective, self.score))
+            put("measured", metrics_of(self.metrics, self.objective, self.score, self.confirm))
         put("until", with_limits(self.until, self.guards, limits))
         put("sentences", self._sentences())
         stages = ("execute", "evaluate", "adapt")
@@ -698,6 +736,14 @@ class LoopOptions(Value, CompositeStep[In, Out]):
         for name in present:
             put(name, self._stage(name))
         put("_parts", (*(getattr(self, name) for name in present), *self.sentences.values()))
+        if self.candidates is not None:
+            from .candidates import candidates_of
+
+            put("candidates", candidates_of(self.candidates).with_steps(self._retried))
+            several = cast("Candidates", self.candidates)
+            put("_parts", (*self._parts, *several.parts()))
+            if self.workspace is not None:
+                several.check_workspace(self.workspace, self.name)
         put("name", self.name or as_step(self.execute).name)
         if "/" in self.name:
             raise ConfigurationError(f"loop: name: {self.name!r} has a slash; it is part of paths")
@@ -709,8 +755,14 @@ class LoopOptions(Value, CompositeStep[In, Out]):
             raise ConfigurationError(NO_CHECK, option="undecided")
         put("members", tuple(self._conditions()))
         check_conditions(self.name, self.members, self.measured, cast("Step | None", self.evaluate))
-        declared = (self.on_stall, self.strategies, self.refine_from)
-        if any(policy is not None for policy in declared):
+        if self.optimise is not None:
+            put("strategies", self.optimise.strategies_of(self))
+        if self.confirm is not None:
+            from .confirming import check_confirm
+
+            check_confirm(self)
+        declared = (self.on_stall, self.strategies, self.refine_from, self.confirm)
+        if any(one is not None for one in declared) or self.strategy_order == "learned":
             from .plan import policies_of
 
             put("policies", policies_of(self))
@@ -934,7 +986,15 @@ class LoopOptions(Value, CompositeStep[In, Out]):
             *(["baseline"] if self.baseline else []),
             *([self._stall_text] if self.on_stall is not None else []),
             *self._policy_texts,
+            *([self.optimise.fingerprint] if self.optimise is not None else []),
+            *([several.fingerprint(_written)] if (several := self.several) is not None else []),
             *([f"metrics {self.measured}"] if self.measured is not None else []),
+            *([repr(self.confirm)] if self.confirm is not None else []),
+            *(
+                [f"objectives {' '.join(self.measured.objectives)}"]
+                if self.measured is not None and len(self.measured.objectives) > 1
+                else []
+            ),
             *([repr(self.impossible)] if self.impossible != Impossible() else []),
             *([repr(self.undecided)] if self.undecided != Undecided() else []),
             *(
@@ -951,6 +1011,12 @@ class LoopOptions(Value, CompositeStep[In, Out]):
                 else []
             ),
         )
+
+    @property
+    def several(self) -> Candidates | None:
+        """Its candidates, completed; None with one, because then everything is as without the option."""
+        several = cast("Candidates | None", self.candidates)
+        return None if several is None or several.most == 1 else several
 
     @property
     def _stall_text(self) -> str:
@@ -976,7 +1042,7 @@ class LoopOptions(Value, CompositeStep[In, Out]):
         if not of_workspace and former_version() >= 2:
             yield f"refine_from {self.policies and self.policies.refine_from}"
         if self.strategies is not None:
-            yield f"strategies {codec.encode(dict(self.strategies))}"
+            yield f"strategies {self.strategy_order} {codec.encode(dict(self.strategies))}"
 
     @functools.cached_property
     def watched(self) -> tuple[Condition, ...]:
@@ -1000,7 +1066,8 @@ class LoopOptions(Value, CompositeStep[In, Out]):
     @functools.cached_property
     def reads_past(self) -> bool:
         """Whether it, or a loop in it, has a setting that past runs decide."""
-        return uses_past(self.members) or any(part.reads_past for part in self.parts())
+        learns = self.strategy_order == "learned"
+        return learns or uses_past(self.members) or any(part.reads_past for part in self.parts())
 
     @functools.cached_property
     def explores(self) -> bool:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from ..errors import ConfigurationError, nearest
 from ..records import (
@@ -33,6 +33,9 @@ from ..records.typed import Value
 from .composites import attempt, combined
 from .context import Context
 from .step import CompositeStep, Step, digest_of, fingerprinted
+
+if TYPE_CHECKING:
+    from .confirmation import Confirm
 
 __all__ = [
     "TAKES",
@@ -208,12 +211,16 @@ class LoopMetrics(Value):
     Args:
         metrics: The declared metrics by name.
         objective: The name of the metric that orders the iterations, or "".
+        objectives: The names of all objectives, the first one included.
         score: How a metric becomes the score, or None.
+        confirm: How a better value is confirmed before it is accepted, or None.
     """
 
     metrics: Mapping[str, Metric]
     objective: str = ""
     score: MetricScore | None = None
+    confirm: Confirm | None = field(default=None, repr=False)
+    objectives: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def repeats(self) -> dict[str, tuple[int, str]]:
@@ -225,7 +232,10 @@ class LoopMetrics(Value):
         }
 
     def scored(self, evaluation: Evaluation) -> Evaluation:
-        """Return an evaluation with the score that its metric makes."""
+        """Return an evaluation with the score that its metric makes, or with its score as the metric `score`."""
+        if "score" in self.metrics and evaluation.score is not None:
+            metrics = {"score": evaluation.score, **evaluation.metrics}
+            evaluation = replace(evaluation, metrics=metrics)
         return evaluation if self.score is None else self.score.of(evaluation)
 
     def origin(self, baseline: Evaluation | None) -> Origin:
@@ -236,16 +246,19 @@ class LoopMetrics(Value):
         rank = None
         if self.objective in values:
             rank = Measure("", values[self.objective], direction=metric.direction).rank
-        return Origin(baseline, rank, metric.min_delta)
+        return Origin(baseline, rank, metric.min_delta, self.confirm is not None)
 
     def judged(self, item: Iteration, history: History, baseline: Evaluation | None) -> Iteration:
         """Return an iteration with its measures, and whether it is accepted."""
-        if item.evaluation is not None and self.score is not None:
+        if item.evaluation is not None and (self.score is not None or "score" in self.metrics):
             item = replace(item, evaluation=self.scored(item.evaluation))
         # A value changes from that of the last accepted iteration, or of the baseline.
         if self.objective and (best := history.best) is not None:
             baseline = best.evaluation
-        base = {} if baseline is None else baseline.metrics
+        record = self.confirmation(item)
+        base = {} if baseline is None else dict(baseline.metrics)
+        if record is not None and "of" in record:
+            base[self.objective] = record["of"]
         values = {} if item.evaluation is None else item.evaluation.metrics
         measures = tuple(
             Measure(
@@ -254,15 +267,31 @@ class LoopMetrics(Value):
                 unit=metric.unit,
                 direction=metric.direction,
                 change=values[name] - base[name] if name in base else None,
-                objective=name == self.objective,
+                objective=name in self.objectives and self.objective in values,
             )
-            for name, metric in self.metrics.items()
+            for name, metric in self._ordered.items()
             if name in values
         )
         if not self.objective:
             return replace(item, measures=measures)
         objective = next((measure for measure in measures if measure.objective), None)
-        return replace(item, measures=measures, accepted=item.sound and self._better(objective))
+        if self.confirm is None:
+            accepted = self._better(objective)
+        else:
+            accepted = record is not None and record["accepted"]
+        return replace(item, measures=measures, accepted=accepted and item.sound)
+
+    @property
+    def _ordered(self) -> dict[str, Metric]:
+        # Of several objectives, the first measure of an iteration is the one that orders it.
+        first = self.objectives if len(self.objectives) > 1 else ()
+        return {name: self.metrics[name] for name in (*first, *self.metrics)}
+
+    def confirmation(self, item: Iteration) -> dict[str, Json] | None:
+        """Return the record of the confirmation of an iteration, or None."""
+        if self.confirm is None or item.evaluation is None or (item.number and not item.sound):
+            return None
+        return item.evaluation.details.get("confirm")
 
     def _better(self, measure: Measure | None) -> bool:
         if measure is None:
@@ -275,7 +304,10 @@ class LoopMetrics(Value):
 
 
 def metrics_of(
-    metrics: Mapping[str, str | Metric] | None, objective: str, score: object
+    metrics: Mapping[str, str | Metric] | None,
+    objective: str | Sequence[str],
+    score: object,
+    confirm: Confirm | None = None,
 ) -> LoopMetrics | None:
     """Return the metrics that a loop declares, checked; None without any.
 
@@ -303,18 +335,23 @@ def metrics_of(
         raise ConfigurationError(
             f"loop: score: {score!r:.60} is not a MetricScore; use MetricScore('val_loss', worst=3.0, best=0.8)"
         )
-    chosen = _objective(declared, objective)
+    names = [objective] if isinstance(objective, str) else objective
+    if not isinstance(names, Sequence) or not names:
+        raise ConfigurationError(
+            f"loop: objective: {objective!r} names no metric; use a name, or a list of names"
+        )
+    chosen = [_objective(declared, name) for name in names]
+    if len(set(chosen)) < len(chosen):
+        raise ConfigurationError(f"loop: objective: {', '.join(chosen)} has a name twice")
     if not declared and score is None:
         return None
-    return LoopMetrics(declared, chosen, score)
+    return LoopMetrics(declared, chosen[0], score, confirm, tuple(filter(None, chosen)))
 
 
 def _objective(declared: Mapping[str, Metric], objective: str) -> str:
     ordering = [name for name, metric in declared.items() if metric.direction]
     if not isinstance(objective, str):
-        raise ConfigurationError(
-            f"loop: objective: {objective!r} is not the name of a metric; one metric orders a loop"
-        )
+        raise ConfigurationError(f"loop: objective: {objective!r} is not the name of a metric")
     if objective:
         if objective not in declared:
             raise ConfigurationError(
@@ -328,6 +365,7 @@ def _objective(declared: Mapping[str, Metric], objective: str) -> str:
         return objective
     if len(ordering) > 1:
         raise ConfigurationError(
-            f"loop: {' and '.join(ordering)} have a direction; name the one that orders the loop as objective"
+            f"loop: {' and '.join(ordering)} have a direction; name the one that orders the loop as objective, or "
+            "several, of which the first one does"
         )
     return ordering[0] if ordering else ""

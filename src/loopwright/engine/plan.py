@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..conditions import NoImprovement, OnStall, progress
 from ..errors import ConfigurationError, nearest
-from ..records import History, Iteration, latest_kept
+from ..records import History, Iteration, dominates, latest_kept
 from ..records.codec import Json, normalise, number
 from ..records.typed import Value
 from .step import Step
@@ -57,14 +57,16 @@ class RefineFrom(Value):
     def __post_init__(self) -> None:
         if self.rule not in RULES:
             raise ConfigurationError(
-                f"refine_from: {self.rule!r} is none of {', '.join(RULES)}{nearest(str(self.rule), RULES)}"
+                f"refine_from: {self.rule!r} is none of {', '.join(RULES)}{nearest(str(self.rule), RULES)}",
+                option="refine_from",
             )
         number("refine_from: power", self.power, minimum=0)
         number("refine_from: fresh_share", self.fresh_share, minimum=0, maximum=1)
         for name, default in _SETTINGS.items():
             if self.rule != "sample" and getattr(self, name) != default:
                 raise ConfigurationError(
-                    f"refine_from: {name} is of the rule sample, and the rule is {self.rule}; remove it"
+                    f"refine_from: {name} is of the rule sample, and the rule is {self.rule}; remove it",
+                    option="refine_from",
                 )
 
     @classmethod
@@ -104,6 +106,12 @@ class Policies(Value):
     refine_from: RefineFrom = RefineFrom()
     strategies: Mapping[str, Json] | None = None
 
+    def ordered(self, names: Sequence[str] | None) -> Policies:
+        """Return them with the strategies in another order."""
+        if names is None or self.strategies is None:
+            return self
+        return replace(self, strategies={name: self.strategies[name] for name in names})
+
     def strategy(self, chain: int) -> str:
         """Return the name of the strategy of a chain, or ""."""
         names = list(self.strategies or ())
@@ -117,7 +125,16 @@ def policies_of(loop: LoopOptions[Any, Any]) -> Policies:
         ConfigurationError: for options that contradict each other.
     """
     stall, strategies = loop.on_stall, loop.strategies
-    rule = RefineFrom() if loop.refine_from is None else RefineFrom.of(loop.refine_from)
+    usual = "last" if loop.confirm is None else "best"
+    rule = RefineFrom.of(loop.refine_from or usual)
+    if loop.confirm is not None and rule.rule != usual:
+        raise _wrong(
+            loop,
+            "refine_from",
+            f"confirm continues from the last accepted iteration, and {rule.rule} does not; remove it",
+        )
+    if strategies is None and loop.strategy_order == "learned":
+        raise _wrong(loop, "strategy_order", "there are no strategies to order; add strategies")
     if strategies is not None:
         if not isinstance(strategies, Mapping) or not strategies:
             raise _wrong(
@@ -134,8 +151,7 @@ def policies_of(loop: LoopOptions[Any, Any]) -> Policies:
         raise _wrong(
             loop,
             "on_stall",
-            f"refine_from: {rule.rule} draws from all chains, so a stall cannot begin one at the {stall.then}; use "
-            "then: ask or stop",
+            f"refine_from: {rule.rule} draws from all chains, so then: {stall.then} cannot say where one begins; use ask or stop",
         )
     if rule.rule == "pareto" and not _compares(loop):
         raise _wrong(
@@ -150,7 +166,7 @@ def policies_of(loop: LoopOptions[Any, Any]) -> Policies:
         raise _wrong(
             loop, "on_stall", f"min_delta: the one of the metric {objective} counts; write it there"
         )
-    for one in loop.members:
+    for one in () if loop.replayed else loop.members:
         if isinstance(one, NoImprovement) and one.patience <= stall.patience:
             raise _wrong(
                 loop,
@@ -167,6 +183,8 @@ def _wrong(loop: LoopOptions[Any, Any], option: str, why: str) -> ConfigurationE
 
 def _compares(loop: LoopOptions[Any, Any]) -> bool:
     """Return whether the iterations of a loop have several values: cases, or several objectives."""
+    if loop.measured is not None and len(loop.measured.objectives) > 1:
+        return True
     step = loop.evaluate
     while isinstance(inner := getattr(step, "inner", None), Step):
         step = inner
@@ -196,6 +214,11 @@ class Plan(Value):
         data: dict[str, Json] = {"parent": self.parent, "chain": self.chain}
         return data | {k: v for k in ("strategy", "why", "drawn") if (v := getattr(self, k))}
 
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> Plan:
+        """Return the plan that `to_json` wrote; the entry of the first one has the baseline too."""
+        return cls(**{key: value for key, value in data.items() if key != "baseline"})
+
     def recorded(self, item: Iteration) -> Iteration:
         """Return the record of the planned iteration, with what the plan says."""
         parent = None if self.parent == item.number - 1 else self.parent
@@ -223,7 +246,8 @@ def next_plan(history: History, policies: Policies, seed: str, *, explored: bool
     if last is None:
         return Plan(strategy=policies.strategy(1))
     stall, rule = policies.on_stall, policies.refine_from
-    found = progress(history, 1) if stall is None else stall.progress(history)
+    limits = (1, 0.0) if stall is None else (stall.patience, stall.min_delta)
+    found = progress(history, *limits)
     anew = 1 + max(item.chain for item in history)
     if stall is not None and not explored and found.stalled(history):
         start = {"last": latest_kept(history), "fresh": None}.get(stall.then, history.best)
@@ -292,7 +316,7 @@ def _front(items: Sequence[Iteration]) -> tuple[list[Iteration], list[float]]:
     front = [
         place
         for place, row in enumerate(table)
-        if not any(_dominates(other, row) for other in table)
+        if not any(dominates(other, row) for other in table)
     ]
     best = [max(table[place][column] for place in front) for column in range(len(names))]
     wins = [sum(a == b for a, b in zip(table[place], best, strict=True)) for place in front]
@@ -300,11 +324,6 @@ def _front(items: Sequence[Iteration]) -> tuple[list[Iteration], list[float]]:
     if not kept:  # without any value, each is as good
         return [rows[place][0] for place in front], [1.0] * len(front)
     return [item for item, _ in kept], [float(won) for _, won in kept]
-
-
-def _dominates(one: Sequence[float], other: Sequence[float]) -> bool:
-    pairs = list(zip(one, other, strict=True))
-    return all(a >= b for a, b in pairs) and any(a > b for a, b in pairs)
 
 
 def values_of(item: Iteration) -> dict[str, float]:

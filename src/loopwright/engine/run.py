@@ -6,7 +6,8 @@ The same run ID resumes a run. A finished run is returned from its journal. When
   supervisors of such a run end its processes when their pipes close, which may still be in progress. On systems
   without a subreaper (macOS) they end process groups only, so processes that left their group are ended here too.
 - The noise of a loop's scores in past runs, for `Degrading(sigma="past")`, is measured once, before the first step,
-  and recorded as an entry. A resume, a fork and a replay read that entry, because the journal has more runs by then.
+  and recorded as an entry; so is a learned order of strategies. A resume, a fork and a replay read that entry,
+  because the journal has more runs by then.
 - The place where the step of a Python program can be imported is recorded, so that the command line can resume the
   run. A step has such a place if it is an attribute of the main module, or of the module of a function in it. A
   script is imported under its name, so it needs a main guard: without one the import would run it again.
@@ -49,7 +50,7 @@ from ..conditions import DEFAULT_SIGMA, Budget, raised_budget, tuned_budget, use
 from ..errors import ConfigurationError, JournalError, OwnershipLost, StepError, Stopped, Suspended
 from ..journal import Entry, Journal, RunInfo
 from ..journal.protocol import Posted
-from ..records import Result, Status
+from ..records import Iteration, Result, Status
 from ..records.codec import Json
 from ..records.result import ended_entry, explored_by, failed_part
 from .budgets import CANNOT_BIND, cannot_bind
@@ -196,20 +197,21 @@ _ALL = 1_000_000
 
 
 def refuse_past(step: Step) -> None:
-    """Refuse a sigma of past runs in a run without a journal.
+    """Refuse a sigma, or an order of strategies, of past runs in a run without a journal.
 
     Raises:
         ConfigurationError: names the loop.
     """
     for loop in _loops(step) if step.reads_past else ():
+        what = "degrading: sigma: past" if uses_past(loop.members) else "strategy_order: learned"
         raise ConfigurationError(
-            f"loop {loop.name}: degrading: sigma: past needs a journal with past runs, and this run has no "
-            "journal; use one, such as journal='sqlite:runs.db', or write a number"
+            f"loop {loop.name}: {what} needs a journal with past runs, and this run has no journal; use one, such as "
+            "journal='sqlite:runs.db', or write a number or an order"
         )
 
 
 async def set_noise(run: Run, step: Step, store: Journal | None) -> None:
-    """Measure and record the noise of a run if nothing has run yet.
+    """Measure and record the noise of a run, and the orders of strategies, if nothing has run yet.
 
     With fewer than 20 past runs, the default sigma is recorded.
     """
@@ -218,23 +220,55 @@ async def set_noise(run: Run, step: Step, store: Journal | None) -> None:
         replay.noise is not None or replay.records or replay.finished or replay.unsettled
     ):
         return
-    if store is not None:
-        run.measured(await _measured(step, run.log.info, store))
+    loops = list(_loops(step))
+    noisy = [loop for loop in loops if uses_past(loop.members)]
+    learning = [loop for loop in loops if _learns(loop)]
+    if store is not None and learning:
+        run.ordered(await _orders(learning, run.log.info, store))
+    if store is not None and noisy:
+        run.measured(await _measured(noisy, run.log.info, store))
 
 
 def _loops(step: Step) -> Iterator[LoopDeclaration]:
-    """Iterate over the loops with a sigma of past runs."""
+    """Iterate over the loops with a sigma or an order of past runs."""
     members = getattr(step, "members", ())
-    if hasattr(step, "decide") and uses_past(members):
+    if hasattr(step, "decide") and (uses_past(members) or _learns(step)):
         yield cast("LoopDeclaration", step)
     for part in step.parts():
         if part.reads_past:
             yield from _loops(part)
 
 
-async def _measured(step: Step, info: RunInfo, store: Journal) -> dict[str, Mapping[str, Json]]:
+def _learns(loop: object) -> bool:
+    return getattr(loop, "strategy_order", "") == "learned"
+
+
+async def _orders(
+    loops: Sequence[LoopDeclaration], info: RunInfo, store: Journal
+) -> dict[str, list[str]]:
+    """Return the names of the strategies of each loop, in the order that past runs suggest."""
+    from ..memory.strategies import Tried, counted, order_of, tried_in
+
+    runs: dict[str, list[list[Tried]]] = {loop.name: [] for loop in loops}
+    async for past in _past_runs(info, store):
+        found: dict[str, list[Iteration]] = {}
+        for path, item in await store.iterations(past.run_id, limit=_ALL):
+            found.setdefault(path, []).append(item)
+        for path, items in found.items():
+            if (name := path.rpartition("/")[2]) in runs:
+                runs[name].append(tried_in(items))
+    return {
+        loop.name: order_of(loop.policies.strategies or (), counted(runs[loop.name]))
+        for loop in loops
+        if loop.policies is not None
+    }
+
+
+async def _measured(
+    loops: Sequence[LoopDeclaration], info: RunInfo, store: Journal
+) -> dict[str, Mapping[str, Json]]:
     """Return the sigma of each loop, and the number of runs that it is from."""
-    series: dict[str, list[list[list[float]]]] = {loop.name: [] for loop in _loops(step)}
+    series: dict[str, list[list[list[float]]]] = {loop.name: [] for loop in loops}
     async for past in _past_runs(info, store):
         scores: dict[str, list[float]] = {}
         for path, item in await store.iterations(past.run_id, limit=_ALL):

@@ -728,7 +728,7 @@ def _check_same(
     if recorded and not step.recorded_as(recorded):
         raise ReplayMismatch(
             f"{info.run_id}: {step.name} changed since the run was recorded: "
-            f"{_what_changed(info, fresh, step)}; resume with the old version, or give accept_changes",
+            f"{step.changed(entries) or _what_changed(info, fresh, step)}; resume with the old version, or give accept_changes",
             path="",
             recorded=recorded,
             now=step.fingerprint,
@@ -829,6 +829,7 @@ def _collect(
             "until": step.bounds,
             "rules": step.rules,
             **({"sentences": len(step.sentences)} if step.sentences else {}),
+            **({"candidates": several.n} if (several := step.several) is not None else {}),
         }
         stages = {"execute": step.execute, "evaluate": step.evaluate}
         words = {name: _words(one) for name, one in stages.items() if isinstance(one, Step)}

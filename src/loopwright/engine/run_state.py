@@ -361,6 +361,7 @@ class Run:
         "lost",
         "noise",
         "open_loops",
+        "orders",
         "outcomes",
         "owned",
         "permits",
@@ -438,6 +439,9 @@ class Run:
         self.timed: Stopped | None = None
         # A run that cannot be tuned has neither, which keeps many runs at once small.
         self.noise: Mapping[str, float] | None = self.replay.noise if self.replay else None
+        self.orders: Mapping[str, Sequence[str]] = (
+            self.replay.plans.get("", {}) if self.replay else {}
+        )
         self.tuned = self.replay.tuned if self.replay and self.replay.tuned else None
         self.open_loops: dict[str, Any] = {} if not self.silent else _NO_LOOPS
         self.limits: LiveLimits | None = None  # from the first notification on
@@ -561,6 +565,11 @@ class Run:
         """Record the noise of the scores of loops in past runs, and use it."""
         self.append(Entry("noise", "", self.now(), value=noise))
         self.noise = {loop: values["sigma"] for loop, values in noise.items()}
+
+    def ordered(self, orders: Mapping[str, Sequence[str]]) -> None:
+        """Record the order in which loops try their strategies, and use it."""
+        self.append(Entry("planned", "", self.now(), value=orders))
+        self.orders = orders
 
     def retune(self, entry: Entry) -> None:
         """Record a limit that a person changed; loops that begin from now on have it."""

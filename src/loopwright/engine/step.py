@@ -26,7 +26,7 @@ from typing import (
 from typing_extensions import TypeVar
 
 from ..errors import ConfigurationError, nearest
-from ..journal import is_note
+from ..journal import Entry, is_note
 from ..records import Evaluation, Result, Usage, own
 from ..records.codec import Json
 from ..records.typed import ValueType
@@ -182,6 +182,10 @@ class Step(Generic[In_contra, Out_co]):
     def parts(self) -> Iterable[Step]:
         """Return the steps directly inside it."""
         return ()
+
+    def changed(self, entries: Sequence[Entry]) -> str:
+        """Return what of its data is not as the entries of a run have it, or ""."""
+        return next((text for part in self.parts() if (text := part.changed(entries))), "")
 
     def preparations(self) -> Iterable[Step]:
         """Return the steps that a loop with a workspace runs once, before its first iteration.

@@ -535,9 +535,9 @@ class _Waiting:
         self, events: Mapping[str, Event], time: float
     ) -> tuple[dict[str, Json], Event | None] | None:
         """Return the value of the entry `woken` and the event that ends the wait, or None."""
-        # The earliest event ends the wait, even if nobody looked at that time. Events before the wait count from its beginning.
-        first = min((max(event.at, self.since) for event in events.values()), default=math.inf)
-        if STOP in events and events[STOP].at <= first:
+        # The earliest event ends the wait, even if nobody looked at that time.
+        first = min(map(self._moment, events.values()), default=(math.inf, True))
+        if STOP in events and self._moment(events[STOP]) <= first:
             return self._timeout(time, f"{events[STOP].who} ended the wait"), events[STOP]
         for name, member in self.form.members.items():
             probing = self.probes.get(name)
@@ -547,7 +547,7 @@ class _Waiting:
                     woken["failed"] = self.state.redact(probing.failed)
                     woken["kind"] = probing.kind
                 return woken, None
-            if name in events and events[name].at <= first:
+            if name in events and self._moment(events[name]) <= first:
                 value = self.state.clean(events[name].value)
                 return self._output("event", name, value, time), events[name]
             if member.kind == "file" and self._is_so(name, member):
@@ -559,6 +559,13 @@ class _Waiting:
             return None
         why = f"its time limit of {duration(self.due - self.since)} is over"
         return self._timeout(time, why), None
+
+    def _moment(self, event: Event) -> tuple[float, bool]:
+        """Return when an event counts: those before the wait at its beginning, and before one of that very moment.
+
+        The first look may miss an event of the moment in which the wait begins; the decision must not depend on that.
+        """
+        return max(event.at, self.since), event.at >= self.since
 
     def _is_over(self, end: float, time: float) -> bool:
         # An event of the last moment counts, and may come in this moment.

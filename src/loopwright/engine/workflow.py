@@ -117,6 +117,8 @@ class Workflow(CompositeStep[In, Out]):
                 raise ConfigurationError(f"workflow {name}: there is no step {key!r}{hint}")
         self.order = self._order()
         self.workspace = workspace
+        if workspace is not None and not workspace.copies:
+            check_one_folder(self, workspace)
 
     @property
     def input_type(self) -> ValueType | None:
@@ -308,6 +310,18 @@ def _stop_of(error: BaseException, run: Run) -> Stop | None:
     if isinstance(error, Stopped):
         return error.stop
     return run.cancelled
+
+
+def check_one_folder(step: Step, source: StateSource) -> None:
+    """Refuse loops with candidates in a workspace of which there cannot be several.
+
+    Raises:
+        ConfigurationError: names the loop.
+    """
+    if (several := getattr(step, "candidates", None)) is not None:
+        several.check_workspace(source, step.name)
+    for part in step.parts():
+        check_one_folder(part, source)
 
 
 def _former_rule(step: Step) -> str:

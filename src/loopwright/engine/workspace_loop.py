@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from dataclasses import replace
 
 from ..errors import StepError, Stopped, Suspended
@@ -88,23 +87,9 @@ class WorkspaceLoopRun(LoopRun):
             self.scope.prepare(fingerprint, value)
         return None
 
-    async def concluded(self, result: Result) -> Mapping[str, Json] | None:
-        """Run the conclusions of the evaluator on the files that remain; their failure is a warning."""
-        loop, run = self.loop, self.run_state
-        chosen = self._files.chosen(self.history, result, loop.keep)
-        steps = () if loop.evaluate is None else tuple(loop.evaluate.conclusions())
-        if not steps or chosen is None or self.cut is not None:
-            return None
-        outputs: dict[str, Json] = {}
-        self.ctx.at(f"{self.path}/end")
-        for step in steps:
-            try:
-                outputs[step.name] = await self.ctx.call(step.name, step, chosen.number)
-            except (StepError, Stopped) as error:
-                run.warn(
-                    f"{step.name}: the held-out tests did not run: {error}", code="not_held_out"
-                )
-        return outputs or None
+    def chosen(self, result: Result) -> Iteration | None:
+        """Return the iteration whose files remain; None for the beginning."""
+        return self._files.chosen(self.history, result, self.loop.keep)
 
     async def iterate(self) -> Iteration:
         """Run one iteration on the files of its parent, and keep those that it made."""
@@ -120,10 +105,14 @@ class WorkspaceLoopRun(LoopRun):
         """Call a stage; the files are captured before they are judged."""
         # Not the shorter path of functions: an evaluator may run commands.
         output = await ctx.call(name, step, value, token)
+        scope = ctx.scope
+        assert scope is not None
+        assert scope.files is not None
         if name == "execute":
-            await self._files.capture(self.scope.number)
+            place = f"candidate-{scope.candidate}" if scope.candidate else scope.number
+            await scope.files.capture(place)
         elif name == "evaluate":
             tampered = as_evaluation(output).tampered
             if tampered is not None and tampered.files is not None:
-                self._files.replace(tampered.files)
+                scope.files.replace(tampered.files)
         return output

@@ -44,6 +44,7 @@ __all__ = [
     "check",
     "check_sentences",
     "command_check",
+    "effort_check",
     "function_check",
     "grade",
     "json_schema",
@@ -341,7 +342,7 @@ def check(
             `command`, a list of words or a script (see `command_check`); `schema`, a JSON Schema (see
             `json_schema`); or rules for the text, all of which must hold: `max_words`, `min_words`,
             `max_chars`, `min_chars`, `contains`, `matches`, `not_matches`, `ignore_case` (see
-            `text_check`). `name` appears in the feedback.
+            `text_check`). Of an evaluation on cases: `max_seconds` and `max_usd`, what the task may take. `name` appears in the feedback.
 
     Returns:
         A step from an output to an Evaluation of score 1.0 or 0.0.
@@ -360,7 +361,9 @@ def check(
     """
     if function is not None:
         return _make(function_check, {"function": function, **options})
-    for kind, make in (("command", command_check), ("schema", json_schema)):
+    for kind, make in (
+        ("command", command_check), ("schema", json_schema), ("max_seconds", effort_check), ("max_usd", effort_check),
+    ):  # fmt: skip
         if kind in options:
             return _make(make, options)
     return _make(text_check, options)
@@ -511,6 +514,50 @@ def command_check(
         name=shell.name,
         fingerprint=digest_of("check", shell.fingerprint, *([score] if score else [])),
         reports=False,
+    )
+
+
+def effort_check(
+    *, name: str = "", max_seconds: float | None = None, max_usd: float | None = None
+) -> FunctionStep:
+    """Make an evaluator of the time and the cost of a task on a case.
+
+    Args:
+        name: The name in the feedback. Default: that of the first limit.
+        max_seconds: The most seconds that the task may take.
+        max_usd: The most US dollars that it may cost.
+
+    Raises:
+        ConfigurationError: For a limit below 0.
+        EvaluationError: At run time, of kind `check_error`, outside of an evaluation on cases, or without a price.
+    """
+    given = {"max_seconds": max_seconds, "max_usd": max_usd}
+    limits = {
+        key: codec.number(f"check: {key}", limit, minimum=0)
+        for key, limit in given.items()
+        if limit is not None
+    }
+
+    async def evaluate(_: Json, ctx: Context) -> Evaluation:
+        effort = None if ctx.scope is None else ctx.scope.effort
+        if effort is None:
+            raise _undecided("max_seconds and max_usd are for the task of an evaluation on cases")
+        took, criteria = effort(), []
+        for key, limit in limits.items():
+            unit = key.removeprefix("max_")
+            value = took[unit == "usd"]
+            if value is None:
+                raise _undecided(
+                    "max_usd: a model of the task has no price; declare it in `prices`"
+                )
+            gap = "" if value <= limit else f"it took {value:.3g} {unit}"
+            criteria.append(Criterion(f"{key} {limit:g}", not gap, gap))
+        return verdict(criteria)
+
+    return FunctionStep(
+        evaluate,
+        name=name or next(iter(limits), "effort"),
+        fingerprint=digest_of("check", repr(sorted(limits.items()))),
     )
 
 

@@ -24,7 +24,7 @@ from ..engine.step import (
     fingerprinted,
 )
 from ..errors import ConfigurationError, nearest
-from ..records import Evaluation, Result, as_evaluation, codec
+from ..records import Evaluation, Result, as_evaluation, codec, reaches
 from ..records.codec import Json
 from .check import check, grade, segments
 
@@ -34,6 +34,7 @@ __all__ = [
     "as_check",
     "before",
     "checklist",
+    "evaluator_of_case",
     "gates",
 ]
 
@@ -46,10 +47,13 @@ class _Checklist(CompositeStep[object, Evaluation]):
     name: str
     members: tuple[tuple[str, str, Step], ...]  # path segment, name and evaluator of each item
     weights: tuple[tuple[str, float], ...]
+    at_least: float | None = None
 
     @fingerprinted
     def fingerprint(self) -> str:
-        parts = (f"{name} {part.fingerprint}" for _, name, part in self.members)
+        parts = [f"{name} {part.fingerprint}" for _, name, part in self.members]
+        if self.at_least is not None:
+            parts.append(f"at least {self.at_least}")
         return digest_of("checklist", repr(self.weights), *parts)
 
     async def run(self, value: Json, ctx: Context) -> Result:
@@ -58,31 +62,36 @@ class _Checklist(CompositeStep[object, Evaluation]):
             result = await attempt(ctx, segment, part, value)
             evaluations.append((name, as_evaluation(result.output)))
             ended.append((segment, part, result))
-        return combined(self.name, grade(evaluations, dict(self.weights)), ended, ctx)
+        evaluation = grade(evaluations, dict(self.weights))
+        if self.at_least is not None and evaluation.score is not None:
+            evaluation = replace(evaluation, passed=reaches(evaluation.score, self.at_least))
+        return combined(self.name, evaluation, ended, ctx)
 
 
 def checklist(
     items: Mapping[str, Check],
     weights: Mapping[str, float] | None = None,
     *,
+    at_least: float | None = None,
     name: str = "checklist",
 ) -> Step[object, Evaluation]:
     """Make an evaluator of named requirements. Each is checked on the output and is one effect.
 
     The score is the sum of the weights of the items that passed, divided by the sum of all weights.
-    `passed` means that all items passed. The feedback lists the failing items. An error in one check is
+    `passed` means that all items passed, or that the score is high enough. The feedback lists the failing items. An error in one check is
     an error of the list.
 
     Args:
         items: By name, a function, an evaluator with a verdict, or an object of options for `check`.
         weights: Weights above 0 by name. Default: 1 each.
+        at_least: The score from 0 to 1 from which the list passes. Default: all items must pass.
         name: The name of the step. Default: "checklist".
 
     Returns:
         A step from an output to an Evaluation.
 
     Raises:
-        ConfigurationError: For an empty list, an unknown name, or a weight that is not above 0.
+        ConfigurationError: For an empty list, an unknown name, a weight that is not above 0, or a score outside 0 to 1.
 
     Example:
         >>> from loopwright import run_sync
@@ -108,7 +117,40 @@ def checklist(
         name,
         tuple((segment, item, as_check(item, items[item])) for segment, item in parts),
         checked,
+        at_least
+        if at_least is None
+        else codec.number(f"{name}: at_least", at_least, minimum=0, maximum=1),
     )
+
+
+def evaluator_of_case(item: Json) -> Step:
+    """Return an evaluator that a case has in its file: `{check: {…}}`, or `{checklist: [{…}, …], at_least: SCORE}`.
+
+    Raises:
+        ConfigurationError: for another one, and for a command or a Python function, which only a document can name.
+    """
+    data = item if isinstance(item, Mapping) else {}
+    many = "checklist" in data
+    checks = data.get("checklist") if many else [data.get("check")]
+    if (
+        data.keys() - ({"checklist", "at_least"} if many else {"check"})
+        or not isinstance(checks, list)
+        or any(not isinstance(one, Mapping) or {"command", "python"} & one.keys() for one in checks)
+    ):
+        raise ConfigurationError(
+            f"{item!r:.60} is not an object such as {{check: {{contains: TEXT}}}}"
+        )
+    if not many:
+        return as_check("", checks[0])
+    named = {one.get("name") or f"item {n}": one for n, one in enumerate(checks, start=1)}
+    if len(named) < len(checks):
+        raise ConfigurationError("two items of a checklist have one name")
+    plain = {
+        name: {k: v for k, v in one.items() if k not in ("name", "weight")}
+        for name, one in named.items()
+    }
+    weights = {name: one["weight"] for name, one in named.items() if "weight" in one}
+    return checklist(plain, weights, at_least=data.get("at_least"))
 
 
 def as_check(name: str, target: Check) -> Step:

@@ -28,7 +28,7 @@ from ..tools.process import READ, CommandResult, Watch
 from .check import command_check, output_of, run_check
 from .gates import Check, as_check, before
 
-__all__ = ["Measurement", "metric", "number_pattern", "repeated"]
+__all__ = ["Measurement", "metric", "metric_of", "number_pattern", "repeated"]
 
 WAIT = 0.05  # seconds between two attempts to take the lock of the machine
 IDEA = 200  # characters of an idea
@@ -40,9 +40,6 @@ def metric(
     *,
     pattern: str = "",
     early: Early | None = None,
-    unit: str = "",
-    repeats: int = 1,
-    take: str = "median",
     gates: Sequence[Sequence[str] | Check] = (),
     at_once: int = 1,
     idea: str = "IDEA.txt",
@@ -52,8 +49,8 @@ def metric(
     """Make an evaluator that measures one number, such as seconds, bytes or a loss.
 
     The evaluation has the number in `metrics`, and no score and no verdict. A command that fails, or
-    prints no number, has no value; its output is the feedback. Declare the direction of the metric with
-    `Loop(metrics={name: "minimise"})`.
+    prints no number, has no value; its output is the feedback. Its direction, its unit, and how often it is
+    measured are those of the loop: `Loop(metrics={name: Metric("minimise", unit="s", repeats=3)})`.
 
     Args:
         name: The name of the metric.
@@ -63,9 +60,6 @@ def metric(
             counts. Default: the last line is the number.
         early: When the command ends early, because what it prints on the way is worse than in earlier iterations.
             Default: never.
-        unit: The unit, for the feedback, such as `s`. Default: none.
-        repeats: How often it is measured, at least 1. Each measurement is recorded. Default: 1.
-        take: The value of several measurements: `median`, `mean`, `min` or `max`. Default: `median`.
         gates: Commands that must exit with 0, or other evaluators that must pass, before anything is
             measured.
         at_once: How many measurements of this user run on the machine at a time; others wait. 0 is no
@@ -88,12 +82,27 @@ def metric(
         >>> run_sync(measure, None).output.metrics
         {'val_loss': 0.93}
     """
+    measurement = Measurement(name, "", pattern, at_once, idea, early)
+    return metric_of(measurement, command, gates=gates, pass_env=pass_env, **options)
+
+
+def metric_of(
+    measurement: Measurement,
+    command: Sequence[str] | str | None,
+    *,
+    gates: Sequence[Sequence[str] | Check] = (),
+    pass_env: Sequence[str] = (),
+    repeats: int = 1,
+    take: str = "median",
+    **options: Unpack[CommandOptions],
+) -> Step[object, Evaluation]:
+    """Return the evaluator of a measurement; documents that are recorded with a run repeat it here."""
+    name, early = measurement.name, measurement.early
     if command is None and (options or early):
         key = "early" if early else next(iter(options))
         raise ConfigurationError(
             f"metric {name}: {key} belongs to a command; add command, or remove it"
         )
-    measurement = Measurement(name, unit, pattern, at_once, idea, early)
     if command is None:
         reading = measurement.reading
 
@@ -221,8 +230,7 @@ class Measurement:
     @functools.cached_property
     def points(self) -> Pattern:
         """The expression of a step and a value."""
-        assert self.early is not None
-        return compile_pattern(self.early.pattern, multiline=True)
+        return compile_pattern(self.early.pattern if self.early else "", multiline=True)
 
     @property
     def meaning(self) -> str:
@@ -245,8 +253,8 @@ class Measurement:
         reader = _Points(self.points, curve_of(ctx, self.early, self.name))
         async with _turn(self.at_once):
             result = await run(reader.read)
-        if reader.curve.stopped:
-            return reader.curve.end
+        if reader.curve.stopped:  # it may have ended well nevertheless
+            result = replace(result, exit_code=-15)
         return reader.curve.of(await self._evaluation(result, ctx))
 
     async def _evaluation(self, result: CommandResult, ctx: Context) -> Evaluation:

@@ -40,7 +40,7 @@ from ..conditions import (
     uses_past,
 )
 from ..documents.schema.fields import duration
-from ..engine.loop import Loop
+from ..engine.loop import Loop, replayed
 from ..engine.step import as_step
 from ..errors import ConfigurationError, LoopwrightWarning, nearest
 from ..records import History, Iteration, Reason
@@ -65,7 +65,9 @@ __all__ = [
 RECORDED = "recorded"  # the name of the policy that the runs had
 KEYS = ("name", "until", "keep")
 # These change which drafts are written, and the journal has no drafts that were not written.
-_NOT_REPLAYABLE = ("on_stall", "candidates", "refine_from", "strategies", "adapt", "confirm")
+_NOT_REPLAYABLE = (
+    "on_stall", "candidates", "refine_from", "strategies", "optimise", "adapt", "confirm",
+)  # fmt: skip
 _THRESHOLDS = (0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
 _PATIENCE = (0, 1, 2, 3, 4)
 _MIN_DELTA = (0.0, 0.02)
@@ -115,9 +117,7 @@ class StoppingPolicy:
             # A single sentence of a loop without an evaluator would become its evaluator.
             judged = loop.evaluate is None and any(True for _ in questions_in(until))
             evaluate = _unasked if judged else loop.evaluate
-            return dataclasses.replace(
-                loop, until=until, evaluate=evaluate, keep=self.keep or loop.keep
-            )
+            return replayed(loop, until=until, evaluate=evaluate, keep=self.keep or loop.keep)
 
     def to_json(self) -> dict[str, Json]:
         """Return the policy as the JSON object that `policy_from_json` reads."""

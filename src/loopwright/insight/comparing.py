@@ -97,6 +97,8 @@ class Comparison:
         differs: what differs in input, document, settings and limits: a value for each run.
         part_at: the first path whose recorded result is not the same in all runs; None if all are. A result
             that a run without an end does not have yet is no difference.
+        paired: the comparison of two evaluations of data sets by case, the second with the first as its baseline; see
+            `EvalResult`. None for other runs.
 
     Example:
         >>> import asyncio
@@ -112,6 +114,7 @@ class Comparison:
     runs: Sequence[ComparedRun]
     differs: Mapping[str, Sequence[Json]]
     part_at: str | None
+    paired: Mapping[str, Json] | None = None
 
     @classmethod
     def of(
@@ -137,7 +140,8 @@ class Comparison:
         keys = dict.fromkeys(key for one in values for key in one)
         columns = {key: [one.get(key) for one in values] for key in keys}
         differs = {key: column for key, column in columns.items() if _differ(column)}
-        return cls(runs, differs, _part_at([entries for _, entries in remaining]))
+        part_at = _part_at([entries for _, entries in remaining])
+        return cls(runs, differs, part_at, _paired(remaining))
 
     @property
     def unfinished(self) -> bool:
@@ -150,8 +154,7 @@ class Comparison:
             "runs": [run.to_json(output=outputs) for run in self.runs],
             "differs": {key: list(values) for key, values in self.differs.items()},
             "part_at": self.part_at,
-            # The table of paired evaluations, once data sets exist.
-            "paired": None,
+            "paired": self.paired,
         }
 
 
@@ -205,6 +208,19 @@ def _compared(info: RunInfo, entries: Sequence[Entry], loop: str) -> ComparedRun
         iterations=replay.iterations,
         output=shown.output if shown is not None else end["output"] if end else None,
     )
+
+
+def _paired(runs: Sequence[tuple[RunInfo, Sequence[Entry]]]) -> Mapping[str, Json] | None:
+    """Return the comparison of two evaluations by case; None if these are not two."""
+    if len(runs) != 2 or not all(any(e.kind == "folded" for e in own) for _, own in runs):
+        return None
+    from ..datasets.results import paired, recorded_groups, recorded_rows  # few runs need them
+
+    (first, earlier), (_, later) = runs
+    before, now = recorded_rows(earlier), recorded_rows(later)
+    if not before or not now:
+        return None
+    return {"run_id": first.run_id, **paired(before, now, recorded_groups(later))}
 
 
 def _loop_of(info: RunInfo, replay: RecordedRun, name: str) -> str:

@@ -9,7 +9,6 @@ Selectors are a run ID, `name:DOC`, `since:7d` or `fp:FINGERPRINT`.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import warnings
 from collections import Counter
@@ -17,14 +16,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ..conditions import Condition, raised, tuned, with_sigma
-from ..engine.loop import Loop, loop_of_rules
+from ..engine.loop import Loop, loop_of_rules, origin_from, replayed
 from ..engine.loop_options import explores
 from ..engine.step import Step
 from ..errors import ConfigurationError, LoopwrightWarning, nearest
 from ..journal import Entry, Journal, RunInfo, surviving
 from ..journal.protocol import DAMAGED
 from ..journal.replay import RecordedRun
-from ..records import NOTHING, History, Iteration, Status, Stop
+from ..records import (
+    NOTHING,
+    Evaluation,
+    History,
+    Iteration,
+    Origin,
+    Status,
+    Stop,
+    as_evaluation,
+    begin_at,
+)
 from ..records.display import plural
 
 __all__ = [
@@ -234,7 +243,7 @@ def recordings_of(
         with warnings.catch_warnings():
             # The remarks are for loops that run.
             warnings.simplefilter("ignore", LoopwrightWarning)
-            loop = dataclasses.replace(loop, until=until, guards=guards)
+            loop = replayed(loop, until=until, guards=guards)
     # Of limits, with questions and answers about them.
     changes = [
         entry
@@ -291,7 +300,8 @@ def _recording(
         records = records[:-1]
     if any(entry.error is not None for entry in records):
         return LeftOut(info.run_id, f"its last iteration was cut short: {stop.detail}")
-    prefixes = list(_prefixes(info, records))
+    origin = origin_from(loop.measured, _baseline(replay, path, loop))
+    prefixes = list(_prefixes(info, records, origin))
     stopped_at = len(prefixes) if normal is None else int(normal["iterations"])
     # What follows the normal end was explored, and no condition decided on it.
     decisions = zip(records[:stopped_at], prefixes[:stopped_at], strict=True)
@@ -320,8 +330,21 @@ def _decided(loop: Loop, history: History, members: tuple[Condition, ...]) -> St
     return None if stop is None else loop.ending(stop, history)
 
 
-def _prefixes(info: RunInfo, records: Iterable[Entry]) -> Iterator[History]:
+def _baseline(replay: RecordedRun, path: str, loop: Loop) -> Evaluation | None:
+    """Return the recorded evaluation of the input of a loop, or None."""
+    entry = replay.finished.get(f"{path}/0/evaluate")
+    value = replay.plans.get(f"{path}/2/plan", {}).get("baseline")
+    if entry is not None and entry.error is None:
+        value = entry.value
+    if value is None:
+        return None
+    evaluation = as_evaluation(value)
+    return evaluation if loop.measured is None else loop.measured.scored(evaluation)
+
+
+def _prefixes(info: RunInfo, records: Iterable[Entry], origin: Origin) -> Iterator[History]:
     history, usage = History(), NOTHING
+    begin_at(history, origin)
     for entry in records:
         usage += entry.value.usage
         # The wall clock of an iteration is not recorded; a run that never waited has this one.

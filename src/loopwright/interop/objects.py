@@ -185,6 +185,8 @@ class EvaluatorStep(ObjectStep):
         """Return the expected output of this loop, or None."""
         if self.expected is not MISSING:
             return self.expected
+        if (case := ctx.case) is not None:
+            return case.expected
         initial = ctx.initial
         if isinstance(initial, Mapping):
             return next((initial[name] for name in EXPECTED if name in initial), None)
@@ -192,6 +194,8 @@ class EvaluatorStep(ObjectStep):
 
     def input(self, ctx: Context) -> Json:
         """Return the input of the output: that of the loop, or its member `input` if it has an expected output."""
+        if (case := ctx.case) is not None:
+            return case.inputs
         initial = ctx.initial
         if isinstance(initial, Mapping) and any(name in initial for name in EXPECTED):
             return initial.get("input", initial)

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..engine.context import Context
 from ..engine.functions import Purpose
-from ..errors import ConfigurationError, EvaluationError
+from ..errors import BROKEN_EVALUATOR, ConfigurationError, EvaluationError
 from ..records import Criterion, Evaluation, Usage
 from .objects import EvaluatorStep, charged
 
@@ -19,10 +19,6 @@ __all__ = ["PydanticEvalsAdapter", "PydanticEvaluatorStep"]
 
 # The address in the repr of a function differs in each process.
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
-_UNMEASURED = {
-    "MaxDuration": "Use Timeout, or a step with a time limit.",
-    "HasMatchingSpan": "Export the run's own traces instead.",
-}
 
 
 class PydanticEvalsAdapter:
@@ -35,9 +31,9 @@ class PydanticEvalsAdapter:
 
     def step(self, target: Any, purpose: Purpose) -> EvaluatorStep:
         name = type(target).__name__
-        if name in _UNMEASURED:
+        if name == "HasMatchingSpan":
             raise ConfigurationError(
-                f"{name}: Loopwright has neither the duration nor the spans that it reads. {_UNMEASURED[name]}"
+                f"{name}: Loopwright has not the spans that it reads. Export the run's own traces instead."
             )
         return PydanticEvaluatorStep(
             target=target,
@@ -52,6 +48,13 @@ class PydanticEvaluatorStep(EvaluatorStep):
     """A pydantic-evals evaluator as an evaluator."""
 
     async def call(self, value: Any, ctx: Context) -> Evaluation:
+        if self.name == "MaxDuration" and (ctx.scope is None or ctx.scope.effort is None):
+            raise EvaluationError(
+                f"{self.name} reads the duration of the task on a case of a data set. In a loop, use Timeout, or a step "
+                "with a time limit.",
+                kind=BROKEN_EVALUATOR,
+                retryable=False,
+            )
         with _requests() as messages:
             try:
                 result = await self.target.evaluate_async(self._context(value, ctx))
@@ -68,13 +71,14 @@ class PydanticEvaluatorStep(EvaluatorStep):
         from pydantic_evals.evaluators import EvaluatorContext
         from pydantic_evals.otel.span_tree import SpanTree
 
+        case, effort = ctx.case, None if ctx.scope is None else ctx.scope.effort
         values = {
-            "name": self.name,
+            "name": self.name if case is None else case.id,
             "inputs": self.input(ctx),
             "output": value,
             "expected_output": self.expectation(ctx),
-            "metadata": None,
-            "duration": 0.0,
+            "metadata": None if case is None else dict(case.metadata),
+            "duration": 0.0 if effort is None else effort()[0],
             "_span_tree": SpanTree(),
             "attributes": {},
             "metrics": {},

@@ -9,34 +9,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
 from ..records.codec import Json, strict_json
 from .events import EventTables
 
-__all__ = ["TABLE", "CallCache", "KeptReplies", "cache_in_memory"]
+__all__ = ["TABLE", "CallCache", "cache_in_memory"]
 
 TABLE = "{0}calls(key TEXT PRIMARY KEY,at {1} NOT NULL,value TEXT NOT NULL,sum TEXT NOT NULL)"
 """The table: the prefix of its name, and the type of times."""
 LARGEST = 1 << 20  # bytes of a reply that is kept
 _THERE = "SELECT 1 FROM sqlite_schema WHERE name='calls'"
 Performs = Callable[[Callable[[EventTables], Any]], Awaitable[Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class KeptReplies:
-    """What a journal keeps.
-
-    Args:
-        count: the number of replies.
-        size: their bytes.
-        oldest: the time of the oldest, in seconds since the epoch; 0 without one.
-    """
-
-    count: int
-    size: int
-    oldest: float
 
 
 class CallCache:
@@ -49,8 +33,8 @@ class CallCache:
     Example:
         >>> import asyncio
         >>> from loopwright import MemoryJournal
-        >>> asyncio.run(MemoryJournal().call_cache.kept(before=1e12)).count
-        0
+        >>> asyncio.run(MemoryJournal().call_cache.kept(before=1e12))
+        (0, 0, 0.0)
     """
 
     def __init__(self, read: Performs, write: Performs) -> None:
@@ -85,11 +69,14 @@ class CallCache:
 
         await self._write(work)
 
-    async def kept(self, before: float) -> KeptReplies:
-        """Return what is kept from before a time, in seconds since the epoch."""
+    async def kept(self, before: float) -> tuple[int, int, float]:
+        """Return the number of replies from before a time, their bytes, and the time of the oldest.
+
+        Times are seconds since the epoch.
+        """
         figures = "SELECT count(*),coalesce(sum(length(value)),0),coalesce(min(at),0) FROM @calls WHERE at<?"
         rows = await self._read(lambda tables: _rows(tables, figures, before))
-        return KeptReplies(*rows[0]) if rows else KeptReplies(0, 0, 0.0)
+        return rows[0] if rows else (0, 0, 0.0)
 
     async def clear(self, before: float) -> None:
         """Delete what is kept from before a time."""

@@ -9,13 +9,14 @@ next resume continues with it. Kinds of questions, and their answers:
     limit      raise the used-up limit?   {"approve": true, "more"?: n}: n more (default: the same again)
     verdict    is the output good?        {"passed": true}, {"passed": false} or {"score": 0.8}; without a score for a
                                           sentence of `until`
+    choice     which candidate?           {"pick": 3}: its number
     doubt      a call may have acted      "rerun", {"output": value} or "fail"
     free       the question of a step     any value
 
 For `tool`, `iteration` and `limit`, false in place of true ends that part, with an optional "reason". `iteration` also
 accepts {"approve": false, "accept": true}: the output, edited or not, satisfies the person.
 True and false alone stand for {"approve": true} and {"approve": false}, in a verdict for {"passed": true} and
-{"passed": false}.
+{"passed": false}; a number alone stands for {"pick": number}.
 
 The process that opens a run moves the answers from its inbox to its entries, where the run reads them.
 
@@ -178,7 +179,7 @@ _FIELDS: dict[str, dict[str, type]] = {
     "limit": {"approve": bool, "reason": str, "more": int},
     "hold": {"approve": bool},
 }  # fmt: skip
-KINDS = (*_FIELDS, "verdict", "doubt", "free")
+KINDS = (*_FIELDS, "verdict", "choice", "doubt", "free")
 _APPROVAL_ONLY = ("arguments", "more")
 _REFUSAL_ONLY = ("reason", "accept")
 _TYPES = {bool: "true or false", str: "text", int: "an integer", dict: "an object"}
@@ -189,6 +190,7 @@ _EXAMPLES = {
     "limit": '{"approve": true, "more": 3} or {"approve": false}',
     "hold": '{"approve": true}',
     "verdict": '{"passed": true}, {"passed": false, "reason": "…"} or {"score": 0.8}',
+    "choice": '{"pick": 3}, with the number of a candidate',
     "doubt": '"rerun", {"output": value} or "fail"',
 }
 
@@ -223,6 +225,16 @@ class Question:
             "since": self.since,
             "answers": _EXAMPLES.get(self.kind, "any value"),
         }
+
+
+def side_by_side(question: Question) -> dict[str, Json]:
+    """Return what each candidate that a person chooses from made, by its number and score; {} for another question."""
+    shown: dict[str, Json] = {}
+    for one in question.request.get("candidates", ()):
+        score = "" if one["score"] is None else f", score {one['score']:.3g}"
+        feedback = f"\n\n{one['feedback']}" if one["feedback"] else ""
+        shown[f"candidate {one['number']}{score}"] = codec.text_of(one["output"]) + feedback
+    return shown
 
 
 async def pending(journal: Journal, run_id: str) -> list[Question]:
@@ -400,6 +412,16 @@ def checked(question: Question, value: Json) -> Json:
         raise _wrong_form(question, reply)
     if question.kind == "verdict":
         return _verdict(question, reply)
+    if question.kind == "choice":
+        picked = reply if isinstance(reply, dict) else {"pick": reply}
+        numbers = [one["number"] for one in question.request["candidates"]]
+        if (
+            [*picked] != ["pick"]
+            or isinstance(picked["pick"], bool)
+            or picked["pick"] not in numbers
+        ):
+            raise _wrong_form(question, reply)
+        return picked
     if question.kind not in _FIELDS:
         return reply
     if isinstance(reply, bool):
@@ -466,5 +488,11 @@ def _check_fields(question: Question, reply: Mapping[str, Json]) -> None:
 def _wrong_form(question: Question, reply: Json) -> ConfigurationError:
     return ConfigurationError(
         f"{question.path}: {codec.text_of(reply)[:80]!r} is not an answer to this question; "
-        f"use {_EXAMPLES[question.kind]}"
+        f"use {_EXAMPLES[question.kind]}{_numbers(question)}"
     )
+
+
+def _numbers(question: Question) -> str:
+    """Return the numbers of the candidates that a person chooses from."""
+    numbers = [str(one["number"]) for one in question.request.get("candidates", ())]
+    return f": {', '.join(numbers)}" if numbers else ""

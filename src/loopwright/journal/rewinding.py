@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ..errors import ConfigurationError, RunLocked
-from ..records import NOTHING, Status, Stop, Usage
+from ..records import NOTHING, Status, Stop, Usage, case_path, case_segment
 from .protocol import Entry, Journal, Rewind, RunInfo, is_at, nothing_at, points_of, surviving
 from .questions import status_of
 from .replay import RecordedRun, can_be_undone
@@ -122,12 +122,26 @@ def failed_paths(info: RunInfo, entries: Sequence[Entry], items: Collection[int]
         if path not in lists:
             found |= dict.fromkeys(_after(path, numbers[0], list(found), kept))
     if not found and not items and info.status == Status.FAILED.value:
+        found = dict.fromkeys(_errored_cases(replay))
+    if not found and not items and info.status == Status.FAILED.value:
         where = ((replay.ended.get("") or {}).get("error") or {}).get("path")
         found = {_ATTEMPT.sub("", where): None} if where else {}
     # A workflow around it hands its files over at its end.
     above = {point for path in found for point in points_of(path)}
     ends = [e.path for e in kept if e.path.endswith(_ENDS) and e.path.rpartition("/")[0] in above]
     return [path for path in {**found, **dict.fromkeys(ends)} if any(is_at(e, path) for e in kept)]
+
+
+def _errored_cases(replay: RecordedRun) -> Iterator[str]:
+    """Iterate over the paths of the cases of data sets that errored."""
+    for path, fold in replay.folded.items():
+        value = fold.value["value"]
+        for row in value["rows"] if isinstance(value, Mapping) and "rows" in value else ():
+            if row[2] == "errored":
+                yield f"{path}/{case_segment(row[0])}"
+    # In the order of their ends, so that an error before a further attempt does not count.
+    last = {case_path(path): entry for path, entry in replay.finished.items() if case_path(path)}
+    yield from (path for path, entry in last.items() if entry.error is not None)
 
 
 def _after(loop: str, number: int, paths: Sequence[str], entries: Sequence[Entry]) -> Iterator[str]:

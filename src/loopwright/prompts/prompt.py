@@ -351,7 +351,7 @@ def hinted(prompt: str, text: Text, ctx: Context, *, new: bool = False) -> str:
     if scope is None or not scope.hints or not isinstance(text, TemplatedValue):
         return prompt
     used = re.search(r"""loop\s*(\.|\[\s*['"])\s*hints""", source_of(text)) is not None
-    if used or not f"{ctx.path}/".startswith(f"{scope.path}/{scope.number}/execute/"):
+    if used or not f"{ctx.path}/".startswith(f"{scope.iteration_path}/execute/"):
         return prompt
     step = ctx.path.removeprefix(f"{scope.path}/{scope.number}")
     shown = (h for h in scope.hints if not new or (h["new"] and step not in h.get("told", ())))

@@ -483,7 +483,7 @@ def _loop_scope(ctx: Context) -> Scope | None:
 
 def _part(ctx: Context, scope: Scope) -> str:
     """Return the position of a prompt inside an iteration, which is the same for each retry."""
-    return _ATTEMPT.sub("", ctx.path.removeprefix(f"{scope.path}/{scope.number}"))
+    return _ATTEMPT.sub("", ctx.path.removeprefix(scope.iteration_path))
 
 
 def _recorded(ctx: Context, scope: Scope, part: str, limits: Conversation) -> CarriedConversation:
@@ -501,9 +501,14 @@ def _recorded(ctx: Context, scope: Scope, part: str, limits: Conversation) -> Ca
         # Rule 2: an iteration without a reply leaves no exchange.
         if entry.error is not None or not place.startswith(begin) or not digits.isdecimal():
             continue
-        number, inner = int(digits), _ATTEMPT.sub("", slash + rest)
+        number = int(digits)
         others = scope.line is not None and number not in scope.line
-        if number >= scope.number or others or inner not in (part, f"{part}/{_SUMMARY}"):
+        if number >= scope.number or others:
+            continue
+        # Of several candidates, the chosen one has the conversation.
+        chosen = f"candidate-{scope.history[number - 1].candidate}/"
+        inner = _ATTEMPT.sub("", slash + rest.removeprefix(chosen))
+        if inner not in (part, f"{part}/{_SUMMARY}"):
             continue
         # The path of the summary below the prompt.
         if inner != part:

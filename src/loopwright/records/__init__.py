@@ -12,7 +12,15 @@ from .evaluation import (
     number_text,
     reaches,
 )
-from .history import History, Origin, agents_history, latest_kept
+from .history import (
+    History,
+    Origin,
+    agents_history,
+    begin_at,
+    dominates,
+    latest_kept,
+    origin_of,
+)
 from .iteration import (
     NOTHING,
     Candidate,
@@ -21,6 +29,7 @@ from .iteration import (
     Usage,
     by_purpose,
     case_path,
+    case_segment,
     is_judging,
 )
 from .result import (
@@ -61,8 +70,11 @@ __all__ = [
     "Usage",
     "agents_history",
     "as_evaluation",
+    "begin_at",
     "by_purpose",
     "case_path",
+    "case_segment",
+    "dominates",
     "exceeds",
     "failure_of",
     "is_judging",
@@ -70,6 +82,7 @@ __all__ = [
     "item_stop",
     "latest_kept",
     "number_text",
+    "origin_of",
     "own",
     "own_json",
     "reaches",

@@ -285,11 +285,26 @@ def plural(count: int, noun: str) -> str:
 def measured(item: Iteration, separator: str = ", ") -> str:
     """Return the metrics of an iteration with units and changes: the declared ones, else all."""
     if item.measures:
-        return separator.join(one_line(str(measure)) for measure in item.measures)
+        tested = f" ({text})" if (text := confirmed(item)) else ""
+        return separator.join(
+            one_line(str(measure)) + (tested if measure.objective else "")
+            for measure in item.measures
+        )
     metrics = {} if item.evaluation is None else item.evaluation.metrics
     return separator.join(
         f"{one_line(name)} {number_text(value)}" for name, value in metrics.items()
     )
+
+
+def confirmed(item: Iteration) -> str:
+    """Return how the objective of an iteration was tested: `confirmed, p .0011, 12 + 12 measurements`, or ""."""
+    details = {} if item.evaluation is None or item.accepted is None else item.evaluation.details
+    record = details.get("confirm")
+    if not isinstance(record, Mapping) or not record.get("tests"):
+        return ""
+    count, p = len(record.get("candidate", ())), record.get("p")
+    chance = "" if p is None else "p < .0001, " if p < 0.0001 else f"p {p:.2g}, ".replace("0.", ".")
+    return f"{'' if item.accepted else 'not '}confirmed, {chance}{count} + {count} measurements"
 
 
 def rated(item: Iteration | None) -> str:

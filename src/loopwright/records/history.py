@@ -73,6 +73,16 @@ class Iterations(list[Iteration]):
         return self.columns
 
 
+def dominates(one: Sequence[float], other: Sequence[float]) -> bool:
+    """Return whether values are nowhere worse than others and somewhere better.
+
+    >>> dominates([2.0, 1.0], [1.0, 1.0]), dominates([1.0, 1.0], [1.0, 1.0])
+    (True, False)
+    """
+    pairs = list(zip(one, other, strict=True))
+    return all(a >= b for a, b in pairs) and any(a > b for a, b in pairs)
+
+
 def _marked(mark: _Mark, place: int, item: Iteration) -> _Mark:
     """Return the figures of a history that continues by the item at an index."""
     best, top, scored, failures, undecided, _ = mark
@@ -136,6 +146,16 @@ def _base_of(item: Iteration) -> float:
     if objective.change is None:
         return -math.inf
     return replace(objective, value=objective.value - objective.change).rank
+
+
+def origin_of(history: History) -> Origin:
+    """Return what the first iterations of a history are compared with."""
+    return history._items.origin
+
+
+def begin_at(history: History, origin: Origin) -> None:
+    """Set what the first iterations of a history, and of those that follow it, are compared with."""
+    history._items.origin = origin
 
 
 def latest_kept(items: Sequence[Iteration]) -> Iteration | None:
@@ -220,15 +240,6 @@ class History(Record, Sequence[Iteration[In, Out]], Generic[In, Out]):
         """Remove known secrets with `redact` from errors of conditions on these iterations."""
         self._items.redact = redact
 
-    @property
-    def origin(self) -> Origin:
-        """What its first iterations are compared with."""
-        return self._items.origin
-
-    def begin_at(self, origin: Origin) -> None:
-        """Set what its first iterations are compared with."""
-        self._items.origin = origin
-
     def _at(self, elapsed: float, usage: Usage, now: float) -> History[In, Out]:
         window = _new(History)
         window._items, window.length, window._mark = self._items, self.length, self._mark
@@ -272,7 +283,7 @@ class History(Record, Sequence[Iteration[In, Out]], Generic[In, Out]):
         self, item: Iteration, elapsed: float, usage: Usage, now: float, effects: int
     ) -> History[In, Out]:
         other = History([*self, item], elapsed=elapsed, usage=usage, now=now, effects=effects)
-        other.begin_at(self.origin)
+        begin_at(other, self._items.origin)
         return other
 
     def __len__(self) -> int:
@@ -317,6 +328,26 @@ class History(Record, Sequence[Iteration[In, Out]], Generic[In, Out]):
             if rank is not None and (before is None or rank > before):
                 best[item.chain] = item
         return best
+
+    @property
+    def front(self) -> list[Iteration[In, Out]]:
+        """The iterations that no other one is better than in all objectives; none with fewer than two objectives."""
+        rows = [
+            (item, {one.name: one.rank for one in item.measures if one.objective})
+            for item in self
+            if item.sound
+        ]
+        names = {name for _, ranks in rows for name in ranks}
+        complete = [
+            (item, [r[n] for n in sorted(names)]) for item, r in rows if len(r) == len(names)
+        ]
+        if len(names) < 2:
+            return []
+        return [
+            item
+            for item, row in complete
+            if not any(dominates(other, row) for _, other in complete)
+        ]
 
     @property
     def latest_eligible(self) -> Iteration[In, Out] | None:
@@ -471,6 +502,8 @@ def why(item: Iteration) -> str:
     if measure.change is None:
         return "the first value"
     base = f"{number_text(measure.value - measure.change)} {measure.unit}".rstrip()
+    if tested := display.confirmed(item):
+        return f"compared with {base}: {tested}"
     if item.accepted:
         return f"better than {base}"
     gains = measure.change < 0 if measure.direction == MINIMISE else measure.change > 0

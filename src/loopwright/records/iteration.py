@@ -144,7 +144,7 @@ class Usage(Value):
 
 NOTHING = Usage()
 _JUDGING = re.compile(
-    r"(?:^|/)(?:(?:[0-9]+/(?:candidate-[0-9]+/)?|cases/s[0-9]+/[^/]+/(?:repeat-[0-9]+/)?)(?:evaluate|until|confirm)"
+    r"(?:^|/)(?:(?:[0-9]+/(?:candidate-[0-9]+/)?|cases/s[0-9]+/[^/]+/(?:repeat-[0-9]+/)?)(?:evaluate|until|confirm|choice)"
     r"|rejudge/[0-9]+)(?:/|$)"
 )
 _CASE = re.compile(r"(?:^|/)cases/s[0-9]+/[^/]+(?:/repeat-[0-9]+)?")
@@ -169,6 +169,15 @@ def case_path(path: str) -> str:
     """
     end = max((found.end() for found in _CASE.finditer(path)), default=0)
     return path[:end]
+
+
+def case_segment(case_id: str) -> str:
+    """Return the ID of a case as one part of a path.
+
+    >>> case_segment("a/b")
+    'a%2Fb'
+    """
+    return case_id.replace("%", "%25").replace("/", "%2F")
 
 
 def by_purpose(usage: Usage, judging: Usage) -> Json:
@@ -495,7 +504,8 @@ class Iteration(Record, Generic[In, Out]):
         """Whether its value of an objective counts: it is eligible, no check refused it, and a file changed."""
         # Without a changed file, a better value is noise.
         changed = self.files is None or self.files.get("files") != 0
-        return self.eligible and self.passed is not False and changed
+        refused = self.evaluation is not None and self.evaluation.refused
+        return self.eligible and not refused and changed
 
     @property
     def can_satisfy(self) -> bool:

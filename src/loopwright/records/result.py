@@ -390,6 +390,11 @@ class Result(Record, Generic[Out]):
         return self.history.best
 
     @property
+    def front(self) -> list[Iteration[Any, Out]]:
+        """The iterations that no other one is better than in all objectives; none with fewer than two objectives."""
+        return self.history.front
+
+    @property
     def iterations(self) -> int:
         """The number of iterations in `history`."""
         return len(self.history)
@@ -466,6 +471,8 @@ class Result(Record, Generic[Out]):
             data["reported_score"] = self.reported_score
         if self.held_out:
             data["held_out"] = dict(self.held_out)
+        if front := self.front:
+            data["front"] = [item.number for item in front]
         if self.explored_iterations:
             data["explored_iterations"] = self.explored_iterations
         return data
@@ -541,13 +548,13 @@ class LoopResults(dict[str, Result]):
         self[key] = result
 
     def _place(self, path: str) -> tuple[str, bool]:
-        """Return a path without the numbers of iterations and attempts, and whether it is in a list."""
+        """Return a path without the numbers of iterations, candidates and attempts, and whether it is in a list."""
         if "/" not in path:
             return path, False
         parts, remaining, in_list = path.split("/"), [], False
         for i, part in enumerate(parts):
             # Numbers differ from iteration to iteration; the number of an item identifies its loop.
-            if part.removeprefix("attempt-").isdigit() and i:
+            if i and part.removeprefix("attempt-").removeprefix("candidate-").isdigit():
                 if "/".join(parts[:i]) not in self.lists:
                     continue
                 in_list = True

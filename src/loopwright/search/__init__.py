@@ -6,7 +6,8 @@ from .._lazy import names_of
 
 if TYPE_CHECKING:
     from .optimise import Optimise
+    from .texts import gepa
 
-__all__ = ["Optimise"]
+__all__ = ["Optimise", "gepa"]
 
-__getattr__ = names_of(__name__, {".optimise": ("Optimise",)})
+__getattr__ = names_of(__name__, {".optimise": ("Optimise",), ".texts": ("gepa",)})

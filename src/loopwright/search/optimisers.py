@@ -14,11 +14,10 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
-from .._extras import needs
 from ..records.codec import Json
 from .space import Parameter
 
-__all__ = ["OPTIMISERS", "Evolution", "Study", "Trial"]
+__all__ = ["OPTIMISERS", "Evolution", "Parameters", "Study", "Trial"]
 
 OPTIMISERS = ("random", "tpe", "nsga2", "cma")
 POPULATION = 50  # of nsga2, as Optuna has it
@@ -29,26 +28,23 @@ Parameters = Mapping[str, Json]
 
 
 class Trial(NamedTuple):
-    """One evaluated set of parameters.
-
-    `value` is None if it failed. `curve` has the values by step of one that was stopped early.
-    """
+    """One evaluated set of parameters; `value` is None if it failed, or was `pruned`: stopped early."""
 
     parameters: Parameters
     value: float | None
-    curve: Mapping[int, float] | None = None
+    pruned: bool = False
 
 
 class Study:
     """The samplers of Optuna, on one study in memory."""
 
     def __init__(self, space: Mapping[str, Parameter], startup: int) -> None:
-        with needs("optimise", "optimise"):
-            import optuna
+        import optuna
+
         self.optuna = optuna
         self.space = space
         self.startup = startup
-        self.complete = 0
+        self.told = self.complete = 0  # trials that it knows, and those of them with a value
         self.generations = 1  # whose parents the study knows; the first one has none
         kinds = optuna.distributions
         make: dict[str, Any] = {"float": kinds.FloatDistribution, "int": kinds.IntDistribution}
@@ -67,31 +63,35 @@ class Study:
         finally:
             logger.setLevel(level)
 
-    def tell(self, trial: Trial) -> None:
-        """Add an evaluated trial."""
-        states, attributes = self.optuna.trial.TrialState, {}
-        state = states.FAIL if trial.value is None else states.COMPLETE
-        if trial.curve:
-            state = states.PRUNED
-        if state is states.COMPLETE:
-            # The generation is otherwise that of the moment of asking, which only the asking process knows.
-            attributes["NSGAIISampler:generation"] = self.complete // POPULATION
-            self.complete += 1
-        self.study.add_trial(
-            self.optuna.trial.create_trial(
-                state=state,
-                value=trial.value if state is states.COMPLETE else None,
-                params={
-                    name: item.choices.index(trial.parameters[name])
-                    if item.choices
-                    else trial.parameters[name]
-                    for name, item in self.space.items()
-                },
-                distributions=self.distributions,
-                system_attrs=attributes,
-                intermediate_values=dict(trial.curve or {}),
+    def tell(self, trials: Sequence[Trial]) -> None:
+        """Add those of all evaluated trials that the study does not know."""
+        states = self.optuna.trial.TrialState
+        for trial in trials[self.told :]:
+            attributes = {}
+            state = states.PRUNED if trial.pruned else states.FAIL
+            if trial.value is not None:
+                state = states.COMPLETE
+                # The generation is otherwise that of the moment of asking, which only the asking process knows.
+                attributes["NSGAIISampler:generation"] = self.complete // POPULATION
+                self.complete += 1
+            self.study.add_trial(
+                self.optuna.trial.create_trial(
+                    state=state,
+                    value=trial.value,
+                    params={
+                        name: item.choices.index(trial.parameters[name])
+                        if item.choices
+                        else trial.parameters[name]
+                        for name, item in self.space.items()
+                    },
+                    distributions=self.distributions,
+                    system_attrs=attributes,
+                )
             )
-        )
+        self.told = len(trials)
+
+    def take(self, value: float | None) -> None:
+        """Take the value of a proposal that was evaluated before: the study knows it."""
 
     def ask(self, by: str, count: int, random: Random) -> list[dict[str, Json]]:
         """Return sets of parameters from a sampler."""
@@ -131,13 +131,15 @@ class Evolution:
         count: int,
         random: Random,
     ) -> None:
-        with warnings.catch_warnings(action="ignore"), needs("optimise", "optimise"):
+        with warnings.catch_warnings(action="ignore"):
             import cma
-            from numpy.random import RandomState
+        from numpy.random import RandomState
+
         self.space = space
         self.generator = RandomState
         self.points: list[Any] = []
         self.values: list[float | None] = []
+        self.open: list[int] = []  # places of values that are not known yet
         point = [
             random.random() if start is None else item.position(start[name])
             for name, item in space.items()
@@ -159,8 +161,8 @@ class Evolution:
                 point, WIDE if start is None else NARROW, options
             )
 
-    def ask(self, count: int, random: Random) -> list[dict[str, Json]]:
-        """Return sets of parameters from the present distribution."""
+    def ask(self, by: str, count: int, random: Random) -> list[dict[str, Json]]:
+        """Return sets of parameters from the present distribution; take the value of each afterwards."""
         self.normal = self.generator(random.getrandbits(32)).randn
         with warnings.catch_warnings(action="ignore"):
             points = self.strategy.ask(count)
@@ -173,9 +175,17 @@ class Evolution:
             for point in points
         ]
 
+    def take(self, value: float | None) -> None:
+        """Take the value of the next point, if it was evaluated before."""
+        self.values.append(value)
+        if value is None:
+            self.open.append(len(self.values) - 1)
+
     def tell(self, values: Sequence[float | None]) -> None:
-        """Add the values of the points of the last ask, in their order."""
-        self.values += values
+        """Tell the values of the points that were not evaluated before, in their order."""
+        for place, value in zip(self.open, values, strict=True):
+            self.values[place] = value
+        self.open = []
         if len(self.values) < self.popsize:
             return
         # Only the order counts, so that one without a value is the worst.

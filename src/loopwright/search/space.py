@@ -34,8 +34,10 @@ class Parameter:
         place = low + position * (high - low)
         value = math.exp(place) if self.log else place
         # Rounding may leave the range at its ends.
-        number: float = math.floor(value) if self.kind == "int" else value
-        return min(max(number, self.low), self.high)
+        number: float = min(
+            max(math.floor(value) if self.kind == "int" else value, self.low), self.high
+        )
+        return number
 
     def position(self, value: float) -> float:
         """Return the position of a number; that of an integer is the middle of its share."""

@@ -49,8 +49,8 @@ FIXED = frozenset(
 OF_ITEMS = frozenset({"index", "count", "current", "stats"})  # fields of `loop` only over a list
 OF_LOOPS = frozenset({  # fields of every loop; the last four exist after its end
     "name", "iteration", "initial", "input", "last", "best", "history", "output", "outputs", "steps", "succeeded",
-    "failed", "feedback", "verdicts", "baseline", "parent", "chain", "chains", "strategy", "hints", "table",
-    "iterations", "exit_reason", "status", "score",
+    "failed", "feedback", "verdicts", "baseline", "parent", "chain", "chains", "strategy", "candidate", "vary",
+    "hints", "table", "iterations", "exit_reason", "status", "score",
 })  # fmt: skip
 OF_ROUNDS = frozenset({
     "output", "score", "passed", "feedback", "error", "improvements", "metrics", "accepted", "idea", "verdicts",
@@ -154,6 +154,8 @@ def loop_variables(scope: Scope) -> dict[str, Json]:
         "feedback": last.feedback if last is not None else baseline.feedback if baseline else "",
         "verdicts": dict(evaluation.verdicts or {}) if evaluation is not None else {},
         "baseline": before,
+        "candidate": scope.candidate,
+        "vary": "" if scope.vary is None else scope.vary,
         "parent": _NO_ITERATION if parent is None else iteration_variables(parent),
         "chain": chain,
         "chains": [

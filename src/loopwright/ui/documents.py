@@ -154,7 +154,8 @@ def document_of(
         transcript=settings.transcript, cache=settings.cache, agents=settings.agents, **settings.limits(),
         environ=os.environ, providers=() if settings.replies else None,
         root=Path(root) if root else None, execute=execute, agreed=contents,
-        lenient=settings.lenient, recorded=Recorded.from_json(settings.documents, only=settings.recorded_only),
+        lenient=settings.lenient, evaluation=settings.evaluation,
+        recorded=Recorded.from_json(settings.documents, only=settings.recorded_only),
     )  # fmt: skip
     return load(what, document_settings)
 

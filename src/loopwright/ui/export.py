@@ -5,25 +5,38 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
 from ..errors import ConfigurationError
 from ..journal import Entry, RunInfo, surviving
-from ..records.codec import text_of
+from ..records import Candidate, Iteration
+from ..records.codec import Json, text_of
 from ..records.redaction import without_tokens
 from .rows import item_at, verdicts_of
 from .run_files import run_files
-from .run_summary import items_of_lists, iterations_of, recorded_json
+from .run_summary import is_evaluation, items_of_lists, iterations_of, recorded_json
 
 # Beginnings that spreadsheets calculate: a model's output could read other cells or call a program
 # (OWASP, CSV injection).
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
+# Characters that XML 1.0 does not have, by https://www.w3.org/TR/xml/#charsets.
+_NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_OUTCOMES = {"failed": "failure", "errored": "error"}
+_COUNTED = {"failure": "failures", "error": "errors", "skipped": "skipped"}
+
 COLUMNS = (
     "loop", "iteration", "score", "passed", "feedback", "error", "output", "seconds", "calls",
     "input_tokens", "output_tokens", "usd", "item",
+)  # fmt: skip
+CANDIDATE_COLUMNS = (
+    "loop", "iteration", "candidate", "state", "score", "passed", "vary", "feedback", "error", "seconds", "calls",
+    "input_tokens", "output_tokens", "usd",
 )  # fmt: skip
 
 
@@ -37,38 +50,89 @@ def _jsonl(_: RunInfo, entries: Sequence[Entry], __: Path | None) -> str:
 
 
 def _csv(_: RunInfo, entries: Sequence[Entry], __: Path | None) -> str:
+    loops = iterations_of(entries)
+    lists = items_of_lists(entries)
+    items = [item for own in loops.values() for item in own]
+    # Columns of what only some loops have, if one of these has it.
+    lineage = any(item.parent is not None or item.chain != 1 for item in items)
+    further: dict[str, tuple[bool, Callable[[Iteration], Json]]] = {
+        "chain": (lineage, lambda item: item.chain),
+        "parent": (lineage, lambda item: item.number - 1 if item.parent is None else item.parent),
+        "strategy": (any(item.strategy for item in items), lambda item: _cell(item.strategy)),
+        "candidate": (
+            any(item.candidate is not None for item in items),
+            lambda item: item.candidate,
+        ),
+        "accepted": (
+            any(item.accepted is not None for item in items),
+            lambda item: item.accepted,
+        ),
+        "verdicts": (
+            any(item.evaluation and item.evaluation.verdicts for item in items),
+            lambda item: json.dumps(dict(verdicts_of(item.evaluation))),
+        ),
+    }
+    shown = {name: value for name, (present, value) in further.items() if present}
+    metrics = _names(item.evaluation.metrics for item in items if item.evaluation)
+    rows = []
+    for path, own in loops.items():
+        for item in own:
+            judged = item.evaluation
+            rows.append(
+                [
+                    _cell(path), item.number, item.score, item.passed,
+                    _cell(judged.feedback if judged else ""),
+                    _cell(item.error.message if item.error else ""), _cell(text_of(item.output)),
+                    *_spent(item), item_at(f"{path}/{item.number}", lists),
+                    *(value(item) for value in shown.values()),
+                    *(judged.metrics.get(name) if judged else None for name in metrics),
+                ]
+            )  # fmt: skip
+    return _table([*COLUMNS, *shown, *map(_cell, metrics)], rows)
+
+
+def _candidates(info: RunInfo, entries: Sequence[Entry], __: Path | None) -> str:
+    """Return a row for each candidate of each iteration.
+
+    Raises:
+        ConfigurationError: if no iteration of the run has several.
+    """
+    loops = iterations_of(entries)
+    every = [
+        (path, item.number, one) for path, own in loops.items() for item in own for one in item.candidates
+    ]  # fmt: skip
+    if not every:
+        raise ConfigurationError(
+            f"--format candidates.csv: no iteration of {info.run_id} has several candidates"
+        )
+    metrics = _names(one.metrics for _, _, one in every)
+    rows = [
+        [
+            _cell(path), number, one.number, one.state, one.score, one.passed, _cell(text_of(one.vary)),
+            _cell(one.feedback), _cell(one.error.message if one.error else ""), *_spent(one),
+            *(one.metrics.get(name) for name in metrics),
+        ]
+        for path, number, one in every
+    ]  # fmt: skip
+    return _table([*CANDIDATE_COLUMNS, *map(_cell, metrics)], rows)
+
+
+def _names(several: Iterable[Mapping[str, Json]]) -> list[str]:
+    """Return the names of metrics in the order in which they first occur."""
+    return list(dict.fromkeys(name for one in several for name in one))
+
+
+def _spent(item: Iteration | Candidate) -> list[Json]:
+    used = item.usage
+    return [round(item.seconds, 6), used.calls, used.input_tokens, used.output_tokens, used.usd]
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[Json]]) -> str:
     text = io.StringIO()
     # The default, "\r\n", would differ from the line ends inside cells.
     table = csv.writer(text, lineterminator="\n")
-    loops = iterations_of(entries)
-    evaluations = (item.evaluation for items in loops.values() for item in items)
-    # In the order in which they first occur.
-    metrics = list(dict.fromkeys(name for one in evaluations if one for name in one.metrics))
-    decided = (
-        ["accepted"] if any(i.accepted is not None for its in loops.values() for i in its) else []
-    )
-    judged = (
-        ["verdicts"]
-        if any(i.evaluation and i.evaluation.verdicts for its in loops.values() for i in its)
-        else []
-    )
-    table.writerow([*COLUMNS, *decided, *judged, *map(_cell, metrics)])
-    lists = items_of_lists(entries)
-    for path, items in loops.items():
-        for item in items:
-            used = item.usage
-            table.writerow(
-                [
-                    _cell(path), item.number, item.score, item.passed,
-                    _cell(item.evaluation.feedback if item.evaluation else ""),
-                    _cell(item.error.message if item.error else ""), _cell(text_of(item.output)),
-                    round(item.seconds, 6), used.calls, used.input_tokens, used.output_tokens,
-                    used.usd, item_at(f"{path}/{item.number}", lists),
-                    *([item.accepted] if decided else []),
-                    *([json.dumps(dict(verdicts_of(item.evaluation)))] if judged else []),
-                    *(item.evaluation.metrics.get(name) if item.evaluation else None for name in metrics),
-                ]
-            )  # fmt: skip
+    table.writerow(head)
+    table.writerows(rows)
     return text.getvalue()
 
 
@@ -123,8 +187,63 @@ def _bundle(info: RunInfo, entries: Sequence[Entry], journal: Path | None) -> by
     raise ConfigurationError(f"--format bundle: {info.run_id} has no workspace with an iteration")
 
 
+def _foreign(form: str, info: RunInfo, entries: Sequence[Entry], _: Path | None) -> str:
+    """Return the cases of an evaluation for another tool. Raises ConfigurationError if the run is not an evaluation."""
+    if not is_evaluation(entries):
+        raise ConfigurationError(
+            f"--format {form}: {info.run_id} is not an evaluation of a data set"
+        )
+    from ..datasets.exports import inspect_log, pydantic_evals_report
+    from .evaluations import cases_in, cases_of_file
+
+    rows, cases = [*cases_in(entries)], cases_of_file(info, entries)
+    if form == "inspect":
+        file = (info.source.get("eval") or {}).get("file", "")
+        return (
+            json.dumps(inspect_log(info.name, info.run_id, info.created, file, cases, rows)) + "\n"
+        )
+    return json.dumps(pydantic_evals_report(info.name, cases, rows)) + "\n"
+
+
+def _cases(info: RunInfo, entries: Sequence[Entry], __: Path | None) -> str:
+    """Return a JSON line for each run of a case. Raises ConfigurationError if the run is no evaluation of a data set."""
+    if not is_evaluation(entries):
+        raise ConfigurationError(
+            f"--format cases.jsonl: {info.run_id} is no evaluation of a data set"
+        )
+    from .evaluations import cases_in  # loads data sets, which other exports need not
+
+    return "".join(json.dumps(case) + "\n" for case in cases_in(entries))
+
+
+def _junit(info: RunInfo, entries: Sequence[Entry], _: Path | None) -> str:
+    """Return the cases of an evaluation as a report in JUnit's XML."""
+    from xml.etree import ElementTree as ET
+
+    from .evaluations import cases_in
+
+    suite, counts = ET.Element("testsuite"), Counter[str]()
+    for case in cases_in(entries):
+        name = case["id"] if case["repeat"] == 1 else f"{case['id']} ({case['repeat']})"
+        test = ET.SubElement(
+            suite, "testcase", classname=info.name, name=_NOT_XML.sub("\ufffd", name), time=f"{case['seconds']:.3f}"
+        )  # fmt: skip
+        counts["tests"] += 1
+        if case["state"] != "passed":
+            kind = _OUTCOMES.get(case["state"], "skipped")
+            counts[_COUNTED[kind]] += 1
+            why = _NOT_XML.sub("\ufffd", case.get("error") or case["feedback"] or case["state"])
+            ET.SubElement(test, kind, message=why.partition("\n")[0]).text = why
+    for name in ("tests", *_COUNTED.values()):
+        suite.set(name, str(counts[name]))
+    suite.set("name", info.name)
+    return ET.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+
+
 FORMS: dict[str, Callable[[RunInfo, Sequence[Entry], Path | None], str | bytes]] = {
     "json": _json, "csv": _csv, "jsonl": _jsonl, "html": _html, "patch": _patch, "bundle": _bundle,
+    "candidates.csv": _candidates, "cases.jsonl": _cases, "junit": _junit,
+    "inspect": partial(_foreign, "inspect"), "pydantic-evals": partial(_foreign, "pydantic-evals"),
 }  # fmt: skip
 
 

@@ -7,7 +7,7 @@ import math
 import re
 import time
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import NamedTuple
@@ -18,6 +18,7 @@ from ..records.codec import Json
 from ..records.display import (
     clean,
     clean_json,
+    confirmed,
     cost,
     duration,
     from_cache,
@@ -43,6 +44,7 @@ __all__ = [
     "bar",
     "clean",
     "clean_json",
+    "confirmed",
     "cost",
     "duration",
     "fit",
@@ -292,6 +294,22 @@ def place(info: RunInfo) -> str:
     since = max(info.updated if info.status == "interrupted" else info.created, info.wake_at)
     # A time and not a duration, because the page keeps a row until the run changes.
     return f"waiting in the queue {info.queue} since {when(since)}"
+
+
+def held_out(figures: Mapping[str, Json]) -> str:
+    """Return what held-out tests or cases say of the result of a loop; of cases, also whether it is better at all."""
+    compared = figures.get("difference")
+    if compared is None:
+        return f"{figures['passing']} of {figures['total']} pass"
+    difference, low, high = (compared.get(name) for name in ("difference", "low", "high"))
+    looks = f"{plural(compared['paired'], 'case')}, look {figures['dataset']['looks']}"
+    if difference is None or figures.get("score") is None:
+        return f"no score, {looks}"
+    verdict, interval = "not shown to be better than", ""
+    if low is not None and high is not None:
+        interval = f" [{low:+.4f}, {high:+.4f}]"
+        verdict = "better than" if low > 0 else "worse than" if high < 0 else verdict
+    return f"{figures['score']:.4f}, {verdict} the beginning: {difference:+.4f}{interval}, {looks}"
 
 
 def status_of_step(outcome: StepOutcome) -> str:

@@ -70,6 +70,7 @@ class SourceSettings(RunLimits):
     transcript: str | None = None
     agents: Mapping[str, str] = field(default_factory=dict)
     lenient: bool = False
+    evaluation: Mapping[str, Json] = field(default_factory=dict)
     documents: Json = None  # the recorded contents, for files that no longer exist
     recorded_only: bool = False  # no document on disk is read
 
@@ -271,6 +272,7 @@ def load_again(
         transcript=settings.transcript,
         agents={**recorded_source.get("agents", {}), **settings.agents},
         lenient=settings.lenient or bool(recorded_source.get("lenient")),
+        evaluation={**recorded_source.get("eval", {}), **settings.evaluation},
         documents=recorded_source.get("documents"),
         recorded_only=settings.recorded_only,
         **_limits(settings, recorded_source),

@@ -140,6 +140,13 @@ class _Tree:
             self._node(path).kind = "loop"
             row, place = Row(path, entry.value), f"{path}/{entry.value.number}"
             row_node(row, self._node(place))
+            for one in entry.value.candidates:
+                node = self._node(one.path)
+                node.kind, node.name, node.status = "candidate", str(one.number), one.state
+                said = one.feedback if one.error is None else one.error.message
+                node.text = " ".join(
+                    filter(None, [texts.score(one.score), _short(one.vary), _short(said)])
+                )
             if (judge := self.nodes.get(f"{place}/evaluate")) is not None and judge.at < 0:
                 judge.status, judge.text = (
                     status_of(entry.value),

@@ -23,6 +23,7 @@ from pydantic_evals.evaluators import (
     EvaluationReason,
     Evaluator,
     EvaluatorContext,
+    HasMatchingSpan,
     IsInstance,
     LLMJudge,
     MaxDuration,
@@ -97,9 +98,14 @@ class TestPydanticEvals:
         assert result.history[0].feedback == "fine"
 
     def test_measurements_that_a_loop_does_not_take_are_refused(self) -> None:
-        """Duration and spans are not measured, so their evaluators would judge nothing."""
+        """Spans are not measured, and durations only of the task on a case, so their evaluators would judge nothing."""
         with pytest.raises(ConfigurationError):
-            as_evaluator(MaxDuration(1.0))
+            as_evaluator(HasMatchingSpan({}))
+        error = result_of(MaxDuration(1.0), "x").error
+        assert (error.kind, "reads the duration of the task" in error.message) == (
+            "evaluator_broken",
+            True,
+        )
 
 
 class TestAutoevals:

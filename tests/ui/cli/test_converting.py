@@ -63,3 +63,35 @@ def test_out_takes_a_folder_and_not_the_name_of_a_document(project: Project) -> 
     assert (refused.code, refused.out) == (2, "")
     assert "--out takes a folder; for one document use > native.yaml" in refused.err
     assert not (project.folder / "native.yaml").exists()
+
+
+PROMPTFOO = """\
+prompts: ["Name the capital of {{country}}."]
+providers: [openai:gpt-4o-mini]
+tests:
+  - vars: {country: Spain}
+    assert: [{type: icontains, value: madrid}, {type: python, value: len(output) < 50}]
+"""
+
+
+def test_an_evaluation_of_another_tool_becomes_a_document_and_its_cases(project: Project) -> None:
+    """With --out its cases and Python assertions are written beside it; without, a note names them."""
+    (project.folder / "capitals.yaml").write_text(PROMPTFOO, encoding="utf-8")
+    shown = project.call("convert", "capitals.yaml")
+    assert shown.out.startswith("schema: loopwright/1\nname: capitals\neval:\n")
+    assert "note: --out DIR also writes capitals_checks.py, capitals.cases.jsonl" in shown.err
+    written = project.call("convert", "capitals.yaml", "--out", "ours")
+    names = [
+        "capitals.cases.jsonl",
+        "capitals.yaml",
+        "capitals_checks.py",
+        "loopwright.schema.json",
+    ]
+    assert sorted(file.name for file in (project.folder / "ours").iterdir()) == names
+    assert sorted(Path(line).name for line in written.out.split()) == names[:-1]
+    (project.folder / "capitals.yaml").write_text(
+        PROMPTFOO.replace("icontains", "similar"), encoding="utf-8"
+    )
+    refused = project.call("convert", "capitals.yaml")
+    assert (refused.code, refused.out) == (2, "")
+    assert "capitals.yaml:5:" in refused.err

@@ -35,7 +35,7 @@ class Interruptions:
         scope: Any = None if ctx.scope is None else ctx.scope.iteration_scope
         self.iteration = "" if scope is None else f"{scope.path}/{scope.number}"
         self.step = ctx.path.removeprefix(self.iteration)
-        reads = scope is not None and f"{self.step}/".startswith("/execute/")
+        reads = scope is not None and f"{ctx.path}/".startswith(f"{scope.iteration_path}/execute/")
         self.ctx, self.scope, self.loop = ctx, scope, scope.path if reads else ""
         self.seen = self.requests()
 

@@ -34,6 +34,7 @@ from .verdict import (
 
 __all__ = [
     "sealed_metric",
+    "sealed_metric_of",
     "tests",
 ]
 
@@ -282,9 +283,6 @@ def sealed_metric(
     *,
     pattern: str = "",
     early: Early | None = None,
-    unit: str = "",
-    repeats: int = 1,
-    take: str = "median",
     gates: Sequence[Sequence[str] | str] = (),
     at_once: int = 1,
     idea: str = "IDEA.txt",
@@ -310,9 +308,6 @@ def sealed_metric(
         pattern: A regular expression whose first group, or complete match, is the number. Default: the last
             line is the number.
         early: When the command ends early. Default: never.
-        unit: The unit, for the feedback, such as `s`. Default: none.
-        repeats: How often it is measured. Default: 1.
-        take: The value of several measurements: `median`, `mean`, `min` or `max`. Default: `median`.
         gates: Commands that must exit with 0 before anything is measured. They run in a clean copy too.
         at_once: How many measurements of this user run on the machine at a time; 0 is no limit. Default: 1.
         idea: A file of the workspace whose first line describes the change. Default: `IDEA.txt`.
@@ -340,7 +335,7 @@ def sealed_metric(
         >>> sealed_metric("loss", ["python", "train.py"], protect=["evaluate.py"]).name
         'loss'
     """
-    measurement = Measurement(name, unit, pattern, at_once, idea, early)
+    measurement = Measurement(name, "", pattern, at_once, idea, early)
     runs = TestCommand(
         command,
         report="none",
@@ -357,6 +352,21 @@ def sealed_metric(
         setup=setup,
         link=link,
     )
+    return sealed_metric_of(measurement, runs, options, cwd=cwd, gates=gates)
+
+
+def sealed_metric_of(
+    measurement: Measurement,
+    runs: TestCommand,
+    options: SealOptions,
+    *,
+    cwd: str | Path | None,
+    gates: Sequence[Sequence[str] | str],
+    repeats: int = 1,
+    take: str = "median",
+) -> Step[object, Evaluation]:
+    """Return the evaluator of a sealed measurement; documents that are recorded with a run repeat it here."""
+    name = measurement.name
 
     async def evaluate(value: Json, ctx: Context) -> Evaluation:
         del value
@@ -377,7 +387,7 @@ def sealed_metric(
             return rejected(name, check.forged(changed_sentence(error)))
         return evaluation if tampered is None else touched(evaluation, tampered)
 
-    meaning = repr((command, sorted(env or {}), tuple(pass_env), options))
+    meaning = repr((runs.command, sorted(runs.env or {}), tuple(runs.pass_env), options))
     step = FunctionStep(
         evaluate,
         name=name,

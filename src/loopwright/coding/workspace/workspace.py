@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import functools
 import os
 import re
@@ -204,6 +205,11 @@ class Workspace:
         )  # fmt: skip
         # Only if it is used: runs on record keep their fingerprint.
         return digest_of("workspace", repr((*options, self.reset) if self.reset else options))
+
+    @property
+    def copies(self) -> bool:
+        """Whether several folders can have its files at a time."""
+        return self.kind != "here"
 
     def state(self, run: StateRun, path: str) -> LoopState:
         """Return the workspace of the loop or workflow at a path of a run."""
@@ -657,9 +663,10 @@ class Files:
         ref = self.tree.refs + self.tree.ref_name(name, self.path)
         return await asyncio.to_thread(self.tree.store.find, ref)
 
-    async def changes(self, commit: str) -> str:
-        """Return the difference of a snapshot from the beginning, as a patch without binary contents."""
-        words = ("diff-tree", "-r", "-p", "--no-ext-diff", "--no-textconv", self.base, commit)
+    async def changes(self, commit: str, since: str = "") -> str:
+        """Return the difference of a snapshot from another or the beginning, as a patch without binary contents."""
+        before = since or self.base
+        words = ("diff-tree", "-r", "-p", "--no-ext-diff", "--no-textconv", before, commit)
         data = await asyncio.to_thread(self.tree.store.git, *words)
         return data.decode("utf-8", "replace")
 
@@ -669,6 +676,9 @@ class Files:
 
     def _end(self, result: Result, snapshot: Json) -> dict[str, Json]:
         self.tree.remember(ended=result.status.value, result=snapshot["commit"])
+        # Those of candidates that a killed process left.
+        for folder in (self._beside, self.tree.private / "beside"):
+            shutil.rmtree(folder, ignore_errors=True)
         self.tree.pack()
         return handed_over(self, result, snapshot)
 
@@ -678,6 +688,50 @@ class Files:
         merge = self.settings.merge or ("none" if self._kind == "here" else "branch")
         # A folder without git cannot have a branch.
         return "patch" if merge == "branch" and not self.place.git else merge
+
+    async def branch(self, name: str, commit: str) -> LoopState:
+        """Return a workspace beside this one; with a commit, its folder is made with the files of it."""
+        other = copy.copy(self)
+        other.slug, other._user = f"{self.slug}.{name}", None
+        # A work tree would be one more in the user's repository.
+        other._kind = "copy" if self._kind == "worktree" else self._kind
+        other.__dict__.pop("_repositories", None)
+        tree, place = self.tree, self._beside
+        other._tree = FileTree(
+            tree.store,
+            place / name / other.slug,
+            tree.private / "beside" / name,
+            tree.refs,
+            max_file=tree.max_file,
+            include=tree.include,
+        )
+        if commit:
+            await asyncio.to_thread(other._branch, self, commit)
+            if self.settings.setup:
+                # Snapshots have no ignored files, such as installed packages.
+                await other._run_command("setup", self.settings.setup)
+            await other.restore(commit, busy=True, edits="discard")
+        return other
+
+    def _branch(self, like: Files, commit: str) -> None:
+        self.remove()
+        self.tree.lock()
+        for name in ("rules", "always"):
+            shutil.copy(like.tree.private / name, self.tree.private / name)
+        self._make_folder(commit, like.tree)
+        self._describe(commit, busy=True)
+        self.tree.remember(leaves=like.tree.memory.get("leaves", []))
+
+    @property
+    def _beside(self) -> Path:
+        """The folder of the workspaces beside this one."""
+        return self.tree.folder.with_name(f"{self.slug}.beside")
+
+    def remove(self) -> None:
+        """Remove a workspace that `branch` made; its snapshots stay."""
+        self.tree.unlock()
+        for folder in (self.tree.folder.parent, self.tree.private):
+            shutil.rmtree(folder, ignore_errors=True)
 
     async def aclose(self) -> None:
         """Release the folder."""

@@ -6,18 +6,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from ...engine.early import Early
 from ...engine.metrics import Metric, MetricScore
 from ...engine.step import Step, as_step
 from ...evaluators.check import check
 from ...evaluators.gates import checklist, gates
-from ...evaluators.metric import metric
+from ...evaluators.metric import Measurement, metric_of
 from ...evaluators.rubric import TOKENS, Rubric
 from ...evaluators.score import score
 from ...evaluators.test_report import test_report
 from ...records import MAXIMISE, MINIMISE
 from ...records.codec import Json
 from ..project import Sent
-from ..schema.document import EvaluateSpec, LoopSpec, PhasedSpec, ScoreSpec
+from ..schema.document import CaseFields, EvaluateSpec, LoopSpec, PhasedSpec, ScoreSpec
 from ..schema.evaluators import (
     SEAL_KEYS,
     CheckSpec,
@@ -39,7 +40,7 @@ __all__ = [
     "metric_options",
 ]
 
-MEASURED = {"pattern", "unit", "repeats", "take", "gates", "at_once", "idea", "pass_env"}
+FORMER = {"unit": "s", "repeats": 3, "take": "median"}  # of the evaluator, with an example of each
 
 
 def compile_metric(compilation: Compilation, spec: MetricSpec, path: Location) -> Step | None:
@@ -47,26 +48,54 @@ def compile_metric(compilation: Compilation, spec: MetricSpec, path: Location) -
     commands = [(spec.command, (*path, "command"))] if spec.command is not None else []
     commands += [(gate, (*path, "gates", i)) for i, gate in enumerate(spec.gates)]
     problems = [at for command, at in commands if not is_constant(compilation, command, at)]
+    written = [key for key in FORMER if key in spec.model_fields_set]
+    for key in () if compilation.project.recorded else written:
+        example = f"metrics: {{{spec.name}: {{minimise: true, {key}: {FORMER[key]}}}}}"
+        what = f"is a key of the metrics of the loop now; write {example} in the loop"
+        compilation.problem((*path, key), what, key=True)
     if problems:
         return None
-    options: dict[str, Json] = spec.model_dump(include=MEASURED)
+    early = None if spec.early is None else Early(**spec.early.model_dump())
+    measurement = compilation.attempt(
+        path,
+        lambda: Measurement(spec.name, spec.unit, spec.pattern, spec.at_once, spec.idea, early),
+    )
+    if measurement is None:
+        return None
+    options: dict[str, Json] = spec.model_dump(include={"repeats", "take", "gates"})
     if (command := spec.command) is None:
-        return compilation.attempt(path, lambda: metric(spec.name, **options))
+        pass_env = spec.pass_env
+        return compilation.attempt(
+            path, lambda: metric_of(measurement, None, pass_env=pass_env, **options)
+        )
     compilation.inside(spec.idea, (*path, "idea"))
     compilation.project.sent.append(Sent(f"{spec.idea} of the workspace"))
     record_variables(compilation, spec.pass_env, f"the metric {spec.name}")
     options["cwd"] = compilation.inside(spec.cwd or ".", (*path, "cwd"))
     # A measurement needs no network.
-    options["sandbox"] = compile_sandbox(compilation, spec.sandbox, network=False)
-    options |= spec.model_dump(include={"env", "timeout"})
+    sandbox = compile_sandbox(compilation, spec.sandbox, network=False)
+    runs: dict[str, Json] = spec.model_dump(include={"env", "timeout", "pass_env"})
     if not spec.sealed:
-        return compilation.attempt(path, lambda: metric(spec.name, command, **options))
+        return compilation.attempt(
+            path,
+            lambda: metric_of(measurement, command, **options, **runs, sandbox=sandbox),
+        )
     if spec.setup and not is_constant(compilation, spec.setup, (*path, "setup")):
         return None
-    from ...coding.sealed.evaluators import sealed_metric
+    from ...coding.sealed.evaluators import sealed_metric_of
+    from ...coding.sealed.measure import TestCommand, isolated
+    from ...coding.sealed.verdict import SealOptions
 
-    options |= spec.model_dump(include=set(SEAL_KEYS))
-    return compilation.attempt(path, lambda: sealed_metric(spec.name, command, **options))
+    seal = spec.model_dump(include=set(SEAL_KEYS))
+    return compilation.attempt(
+        path,
+        lambda: sealed_metric_of(
+            measurement,
+            TestCommand(command, report="none", sandbox=isolated(sandbox), **runs),
+            SealOptions.of(f"metric {spec.name}", **seal),
+            **options,
+        ),
+    )
 
 
 def metric_options(
@@ -84,6 +113,13 @@ def metric_options(
         options["metrics"] = declared
     if spec.objective:
         options["objective"] = spec.objective
+    if spec.confirm is not None:
+        from ...engine.confirmation import Confirm  # for the few loops that have it
+
+        fields = spec.confirm.model_dump()
+        options["confirm"] = compilation.attempt((*path, "confirm"), lambda: Confirm(**fields))
+        if options["confirm"] is None:
+            return None
     if (score := spec.score) is not None:
         fields = score.model_dump()
         options["score"] = compilation.attempt((*path, "score"), lambda: MetricScore(**fields))
@@ -101,7 +137,7 @@ def _declared(item: DeclaredMetric | str) -> Metric:
 
 def compile_evaluators(
     compilation: Compilation,
-    spec: LoopSpec | PhasedSpec,
+    spec: LoopSpec | PhasedSpec | CaseFields,
     path: Location,
     judges: Sequence[JudgeSpec] = (),
     *,
@@ -120,16 +156,34 @@ def compile_evaluators(
         graded = graded or one.graded
         deterministic += _deterministic(compilation, one, at)
         if one.metric is not None:
-            measured.append(compile_metric(compilation, one.metric, (*at, "metric")))
+            place = (*at, "metric")
+            measured.append(compile_metric(compilation, one.metric, place))
+            if one.metric.early is not None and not _has_direction(spec, one.metric.name):
+                what = (
+                    f"needs a direction; write metrics: {{{one.metric.name}: minimise}} in the loop"
+                )
+                compilation.problem((*place, "early"), what, key=True)
         if one.judge_spec is not None:
             model_based.append(_judge(compilation, one.judge_spec, (*at, "judge")))
         if one.confidence is not None:
             place = (*at, "confidence")
             model_based.append(compile_confidence(compilation, one.confidence, place))
+        if one.dataset is not None:
+            from .datasets import compile_dataset  # for the few loops that have one
+
+            model_based.append(compile_dataset(compilation, one.dataset, (*at, "dataset")))
     model_based += [_judge(compilation, judge, (*path, "until")) for judge in judges]
     # Checks are free and cannot be persuaded. An output that fails one is not sent to a model.
     every = [*deterministic, *measured, *model_based]
     return _combined(every, graded=graded, least=1 if gated else 2)
+
+
+def _has_direction(spec: LoopSpec | PhasedSpec | CaseFields, name: str) -> bool:
+    """Return whether a loop says which values of a metric are better."""
+    declared = spec.metrics.get(name) if isinstance(spec, LoopSpec) else None
+    return isinstance(declared, str) or (
+        declared is not None and (declared.minimise or declared.maximise)
+    )
 
 
 def _combined(steps: Iterable[Step | None], *, graded: bool = False, least: int = 2) -> Step | None:
@@ -157,7 +211,13 @@ def _deterministic(
     compilation: Compilation, spec: EvaluateSpec, path: Location
 ) -> list[Step | None]:
     compiled: list[Step | None] = []
-    if spec.check is not None:
+    if isinstance(spec.check, str):
+        if "case.inputs" not in compilation.defined:
+            compilation.problem((*path, "check"), "equals_expected needs a case of a data set")
+        from ...evaluators.cases import equals_expected
+
+        compiled.append(as_step(equals_expected, name="check"))
+    elif spec.check is not None:
         compiled.append(_check(compilation, spec.check, (*path, "check")))
     if spec.checklist is not None:
         compiled.append(_checklist(compilation, spec.checklist, (*path, "checklist")))

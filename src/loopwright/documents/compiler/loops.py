@@ -301,6 +301,13 @@ def compile_loop(
         if (value := getattr(spec, name)) is not None
     }
     options |= {"strategies": spec.strategies, "refine_from": _parent_rule(compilation, spec)}
+    if (optimise := spec.optimise) is not None:
+        from ...search import Optimise  # for the few loops that have one
+
+        made = compilation.attempt((*path, "optimise"), lambda: Optimise(**optimise.model_dump()))
+        if made is None:
+            return None
+        options["optimise"] = made
     if spec.max_failures == "none":
         former = compilation.project.settings.former
         options["max_failures"] = FAILURES_IN_A_ROW if former else None
@@ -309,6 +316,12 @@ def compile_loop(
     if measured is None:
         return None
     options |= measured
+    if spec.candidates is not None:
+        from .candidates import compile_candidates  # it imports this module
+
+        options["candidates"] = compile_candidates(compilation, spec, (*path, "candidates"))
+    if evaluate is None and spec.evaluate is not None:
+        options.pop("confirm", None)  # its evaluator has problems, which are reported
     # With an objective, the loop looks for the best value until a limit ends it.
     if evaluate is not None and not (has_goal(until) or has_goal(guards) or spec.optimises):
         # `Loop` adds it too, but with a warning, which `lints` reports with its place instead.
@@ -351,6 +364,7 @@ _SAME = (
     "approve",
     "baseline",
     "explore",
+    "strategy_order",
 )
 
 

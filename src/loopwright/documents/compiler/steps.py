@@ -60,9 +60,11 @@ def compile_call(
     """Compile a call of another document; None if it has problems."""
     assert spec.workflow is not None
     variables = compilation.template((*at, "with"), spec.with_ or {})
-    # A called document sees the loop around the call, but no other variables of its caller.
-    of_loop = {name for name in compilation.defined if name.partition(".")[0] == "loop"}
-    supplied = frozenset({*(spec.with_ or {}), *of_loop})
+    # A called document sees the loop or the case around the call, but no other variables of its caller.
+    around = {name for name in compilation.defined if name.partition(".")[0] == "loop"}
+    if "case.inputs" in compilation.defined:
+        around |= {"case", "case.inputs"}
+    supplied = frozenset({*(spec.with_ or {}), *around})
     # Variables of a key that was left out may be missing.
     if any(field[:-1] == at for field in compilation.gaps.fields):
         return None
@@ -238,12 +240,17 @@ def compile_document(
         in_workspace=around,
         refine_from=getattr(document.workspace, "refine_from", compilation.refine_from),
     )
-    result = inner.steps(document.steps, ("steps",))
+    if document.eval is not None:
+        made = named(f"{COMPILER}.datasets:compile_eval")(inner, document.eval, ("eval",))
+        result = {} if made is None else {"eval": made}
+        names = {"eval"}
+    else:
+        result = inner.steps(document.steps, ("steps",))
+        names = {spec.name for spec in document.steps}
     workspace = None
     if document.workspace is not None:
         compile_workspace = named(f"{COMPILER}.tools:compile_workspace")
         workspace = compile_workspace(compilation, document.workspace, ("workspace",))
-    names = {spec.name for spec in document.steps}
     # With gaps the named step may be one that was left out.
     defined = document.output is None or document.output in names or compilation.gaps.names
     if not defined:

@@ -8,19 +8,22 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
 from ...records.codec import Json
+from .datasets import DatasetFile, ErrorsSpec, GateSpec, MinibatchSpec, SplitNames
 from .evaluators import (
     AdaptSpec,
     CheckSpec,
     ConfidenceSpec,
+    ConfirmSpec,
     DeclaredMetric,
     JudgeSpec,
     MetricScoreSpec,
     MetricSpec,
+    PairJudgeSpec,
     TestsSpec,
 )
 from .extensions import (
@@ -63,6 +66,7 @@ from .models import (
 __all__ = [
     "ACTIONS",
     "Action",
+    "CandidatesSpec",
     "Document",
     "EachSpec",
     "EvaluateSpec",
@@ -408,7 +412,10 @@ class ScoreSpec(Part):
 class EvaluateSpec(Part):
     """How an output is evaluated. Deterministic evaluators run first, and a model cannot overrule them."""
 
-    check: CheckSpec | None = Field(None, description="A deterministic check.")
+    check: CheckSpec | Literal["equals_expected"] | None = Field(
+        None,
+        description="A deterministic check. `equals_expected`: the output is what the case of a data set expects.",
+    )
     checklist: list[CheckSpec] | None = Field(
         None,
         min_length=1,
@@ -431,6 +438,9 @@ class EvaluateSpec(Part):
     python: str | None = Field(
         None, description="`package.module:function` that returns a score, a verdict or both."
     )
+    dataset: DatasetSpec | None = Field(
+        None, description="The mean score of the cases of a data set, on which the output is used."
+    )
     graded: bool = Field(
         False,
         description="Whether an output that fails at one of several evaluators keeps a score: the evaluators that passed, and the "
@@ -441,7 +451,7 @@ class EvaluateSpec(Part):
     def _something(self) -> EvaluateSpec:
         # By the fields that are set and not by their values: `python: null` is a mistake in that field.
         if not self.model_fields_set - {"graded"}:
-            kinds = "check, checklist, score, tests, metric, judge, confidence, python"
+            kinds = "check, checklist, score, tests, metric, judge, confidence, python, dataset"
             raise PydanticCustomError("evaluate", "needs one of {kinds}", {"kinds": kinds})
         return self
 
@@ -455,6 +465,52 @@ class EvaluateSpec(Part):
     def judge_spec(self) -> JudgeSpec | None:
         """The judge with its settings, also if only the criterion is written."""
         return JudgeSpec(criterion=self.judge) if isinstance(self.judge, str) else self.judge
+
+
+class CaseFields(Part):
+    """How the cases of a data set run and are evaluated."""
+
+    evaluate: EvaluateSpec | list[EvaluateSpec] = Field(
+        description="Evaluates an output of the task, with `case.expected`."
+    )
+    at_once: int = Field(
+        8, ge=1, le=1024, description="The maximum of cases that run concurrently."
+    )
+    repeat: int = Field(1, ge=1, le=1000, description="How often each case runs.")
+    errors: ErrorsSpec | None = Field(None, description="What happens after errors of cases.")
+    show: int = Field(
+        5,
+        ge=0,
+        le=100,
+        description="How many of the worst cases are shown; as feedback of a loop only training cases.",
+    )
+
+
+class DatasetSpec(DatasetFile, CaseFields):
+    """The cases of a data set as the evaluator of a loop."""
+
+    use: SplitNames | None = Field(
+        None, description="The splits that score an output. Default: all that is not held out."
+    )
+    run: Inline = Field(
+        description="Uses an output of the loop, which is its `value`, on a `case`. It does not see what is expected."
+    )
+    minibatch: MinibatchSpec | None = Field(
+        None, description="Cases on which an output must not be worse than its parent."
+    )
+
+
+class EvalSpec(CaseFields):
+    """A task that runs on the cases of a data set, and how its outputs are evaluated."""
+
+    dataset: DatasetFile = Field(description="The data set.")
+    use: SplitNames | None = Field(
+        None, description="The splits whose cases run. Default: all that is not held out."
+    )
+    task: Inline = Field(
+        description="What runs on each case; its input is `case.inputs`. It does not see what is expected."
+    )
+    gate: GateSpec | None = Field(None, description="What the result must reach.")
 
 
 LifecycleEvent = Literal["iteration", "limit"]
@@ -486,6 +542,32 @@ class OnStallSpec(Part):
     restarts: int = Field(5, ge=0, le=1000, description="How many stalls begin a new chain.")
     min_delta: float = Field(
         0.0, ge=0, le=1, description="The smallest difference of scores that is progress."
+    )
+
+
+Optimiser = Literal["random", "tpe", "nsga2", "cma"]
+
+
+class OptimiseSpec(Part):
+    """An optimiser that proposes the parameters of each iteration, in place of `adapt`."""
+
+    space: dict[str, Json] = Field(
+        description="The parameters by name: `{float: [LOW, HIGH]}` or `{int: [LOW, HIGH]}`, also with `log: true`, or "
+        "`{choice: [VALUE, VALUE]}`."
+    )
+    by: Optimiser | list[Optimiser] = Field(
+        "tpe",
+        description="`random`, `tpe` and `nsga2` are of Optuna; `cma` needs two numbers or more and knows no choice. Several "
+        "are the strategies of the loop: a stall hands over to the next one.",
+    )
+    startup: int = Field(
+        10,
+        ge=1,
+        description="The evaluated proposals before `tpe` models them. Until then it draws.",
+    )
+    reuse: bool = Field(
+        False,
+        description="Whether another proposal takes the place of one that was evaluated before.",
     )
 
 
@@ -525,6 +607,71 @@ class UndecidedSpec(Part):
         description="`fail` ends the loop, `pause` asks a person, `accept_check` lets the deterministic evaluators decide "
         "alone, `reject` counts the output as not met.",
     )
+
+
+Number = Annotated[int, Field(ge=1, le=1024)]
+
+
+class PickSpec(Part):
+    """A rule for the choice."""
+
+    python: str = Field(
+        description="A function, as `package.module:function`, from a list of `Candidate` to a number."
+    )
+
+
+class CandidatesSpec(Part):
+    """Several outputs of each iteration, of which one is chosen."""
+
+    n: Number = Field(description="The candidates of an iteration.")
+    first: Number | None = Field(
+        None, description="Those of the first iteration of each chain. Default: `n`."
+    )
+    at_once: Number | None = Field(
+        None, description="The maximum that run concurrently. Default: the smaller of `n` and 8."
+    )
+    vary: list[Json] = Field(
+        [],
+        description="Values of which candidate k sees the k-th as `loop.vary`, from the start again after the last. "
+        "`loop.candidate` is its number.",
+    )
+    pick: Literal["score", "duel", "first_pass", "combine", "ask"] | PickSpec = Field(
+        "score",
+        description="Which one is chosen: the best by `score`, a `duel` of the two best, the `first_pass` that passed, "
+        "`combine` with one more that a step makes of them, `ask` for a person, or a function.",
+    )
+    judge: PairJudgeSpec | None = Field(
+        None, description="Compares the two best; only with `pick: duel`."
+    )
+    combine: Inline | None = Field(
+        None,
+        description="Makes one more candidate; only with `pick: combine`. Its templates have the eligible ones as `value`: "
+        "a list of `number`, `output`, `score`, `feedback` and `changes`, the best first.",
+    )
+    stop_rest: Literal["never", "passed"] | dict[str, Json] = Field(
+        "never",
+        description="A condition of success that ends the other candidates when one meets it, such as `passed` or "
+        "`{score_at_least: 0.95}`.",
+    )
+    min_ok: Number = Field(
+        1, description="With fewer eligible candidates, the iteration fails as `candidates_failed`."
+    )
+    budget: BudgetSpec | None = Field(None, description="The maximum cost of one candidate.")
+
+    @model_validator(mode="after")
+    def _of_its_pick(self) -> CandidatesSpec:
+        # By the fields that are set: a key of another pick would have no effect.
+        for pick, key in (("duel", "judge"), ("combine", "combine")):
+            value = getattr(self, key)
+            if self.pick == pick and value is None:
+                raise PydanticCustomError(
+                    "candidates", "pick: {pick} needs {key}", {"pick": pick, "key": key}
+                )
+            if self.pick != pick and value is not None:
+                raise PydanticCustomError(
+                    "candidates", "{key} is a key of pick: {pick}", {"pick": pick, "key": key}
+                )
+        return self
 
 
 class LoopSpec(Part):
@@ -582,9 +729,15 @@ class LoopSpec(Part):
         description="Metrics of the evaluations by name: `minimise`, `maximise`, or an object with the unit and more. "
         "Others are recorded and order nothing.",
     )
-    objective: str = Field(
+    objective: str | list[str] = Field(
         "",
-        description="The metric that orders the iterations. Default: the only one with a direction, else the score.",
+        description="The metric that orders the iterations, or several: the first one orders them, and `Result.front` has "
+        "those that no other one is better than. Default: the only one with a direction, else the score.",
+    )
+    confirm: ConfirmSpec | None = Field(
+        None,
+        description="Accept an iteration only after a test of new measurements. The loop then continues from the last "
+        "accepted iteration.",
     )
     score: MetricScoreSpec | None = Field(
         None, description="The score that a metric makes. Default: a metric makes no score."
@@ -592,14 +745,27 @@ class LoopSpec(Part):
     on_stall: OnStallSpec | StallThen | None = Field(
         None, description="What happens after iterations without progress."
     )
+    candidates: Number | CandidatesSpec | None = Field(
+        None,
+        description="Several outputs of each iteration, of which one is chosen: a number, or more.",
+    )
     strategies: dict[str, Json] | None = Field(
         None,
         description="Values by name, as `loop.strategy`: each chain takes the next one. They need on_stall.",
+    )
+    strategy_order: Literal["declared", "learned"] = Field(
+        "declared",
+        description="`learned`: those first that improved the best iteration of past runs most often for their cost.",
     )
     refine_from: RefineFromSpec | ParentRule | None = Field(
         None,
         description="The iteration from which the next one continues, with its files and its record. Default: the last one "
         "of the chain.",
+    )
+    optimise: OptimiseSpec | None = Field(
+        None,
+        description="An optimiser that proposes the parameters of each iteration, in place of `adapt`. They are merged into "
+        "the input of the loop.",
     )
     impossible: ImpossibleSpec | None = Field(
         None,
@@ -736,7 +902,11 @@ class Document(ModelFields):
     timeout: Seconds | None = Field(None, description="Time limit for the run.")
     at_once: int = Field(1, ge=1, le=256, description="The maximum of steps that run concurrently.")
     steps: list[StepSpec] = Field(
-        min_length=1, description="Steps, in order. `needs` changes the order."
+        [], min_length=1, description="Steps, in order. `needs` changes the order."
+    )
+    eval: EvalSpec | None = Field(
+        None,
+        description="In place of steps: a task that runs on the cases of a data set, and is scored.",
     )
     output: str | None = Field(
         None, description="The step whose output is the workflow's; default: the last."
@@ -745,6 +915,22 @@ class Document(ModelFields):
         None,
         description="The folder in which all commands run: one for the run. A loop continues from the files of the step before.",
     )
+
+    # For editors: no other model has two keys of which it needs one.
+    model_config = ConfigDict(
+        json_schema_extra={"anyOf": [{"required": ["steps"]}, {"required": ["eval"]}]}
+    )
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Document:
+        if not self.steps and self.eval is None:
+            raise PydanticCustomError("document", "needs 'steps'")
+        if self.steps and self.eval is not None:
+            raise PydanticCustomError(
+                "document",
+                "has both steps and eval; put the steps into a document of their own, and name it as the task",
+            )
+        return self
 
     @model_validator(mode="after")
     def _one_input(self) -> Document:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
+from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
 from ...records.codec import Json
@@ -33,7 +34,9 @@ __all__ = [
     "AdaptSpec",
     "CheckSpec",
     "ConfidenceSpec",
+    "ConfirmSpec",
     "DeclaredMetric",
+    "EarlySpec",
     "JudgeSpec",
     "MetricScoreSpec",
     "MetricSpec",
@@ -43,7 +46,7 @@ __all__ = [
 
 CHECKS = (
     "command", "schema_", "python", "matches", "not_matches", "contains",
-    "max_words", "min_words", "max_chars", "min_chars",
+    "max_words", "min_words", "max_chars", "min_chars", "max_seconds", "max_usd",
 )  # fmt: skip
 
 
@@ -80,6 +83,18 @@ class CheckSpec(Part):
     min_words: int | None = Field(None, ge=0, description="Minimum number of words.")
     max_chars: int | None = Field(None, ge=0, description="Maximum number of characters.")
     min_chars: int | None = Field(None, ge=0, description="Minimum number of characters.")
+    max_seconds: float | None = Field(
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="Of an evaluation on cases: the most seconds that a task may take.",
+    )
+    max_usd: float | None = Field(
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="Of an evaluation on cases: the most US dollars that a task may cost.",
+    )
     weight: float = Field(
         1.0,
         gt=0,
@@ -316,6 +331,50 @@ SEAL_KEYS = ("protect", "allow", "on_tamper", "setup", "link")
 TAKE = "The value of several measurements."
 
 
+class EarlySpec(Part):
+    """When the command of a metric ends early: its value at a step is worse than the median of earlier iterations."""
+
+    pattern: str = Field(
+        min_length=1,
+        description="A regular expression with two groups, the step and the value, in each line that the command prints.",
+    )
+    from_: float = Field(
+        0,
+        alias="from",
+        ge=0,
+        allow_inf_nan=False,
+        description="The first step at which it may end.",
+    )
+    earlier: int = Field(
+        3,
+        ge=1,
+        le=1000,
+        description="How many earlier iterations need a value at or before this step.",
+    )
+
+
+class ConfirmSpec(Part):
+    """How an iteration whose objective is better is confirmed by new measurements before it is accepted."""
+
+    alpha: float = Field(
+        0.05,
+        gt=0,
+        lt=1,
+        description="The probability that a complete run accepts any iteration that is not better.",
+    )
+    stages: list[Annotated[int, Field(ge=1, le=1000)]] = Field(
+        [],
+        description="The numbers of new measurements, of the iteration and of the last accepted one each, after which the "
+        "test is made. Default: 3, 6 and 12; 1, 2 and 3 of a data set.",
+    )
+    baseline: int | None = Field(
+        None,
+        ge=1,
+        le=1000,
+        description="How often the first of these is measured. Default: 5; 1 of a data set.",
+    )
+
+
 class MetricSpec(Part):
     """A number in the output of a command, or in the output of the loop."""
 
@@ -329,9 +388,15 @@ class MetricSpec(Part):
         description="A regular expression whose first group is the number; the last match counts. Default: the last line "
         "is the number.",
     )
-    unit: str = Field("", description="The unit in the feedback, such as `s`.")
-    repeats: int = Field(1, ge=1, le=1000, description="How often it is measured.")
-    take: Take = Field("median", description=TAKE)
+    early: EarlySpec | None = Field(
+        None,
+        description="When the command ends early, because what it prints on the way is worse than in earlier iterations. "
+        "Default: never.",
+    )
+    # Of documents that are recorded with a run; others have them in the metrics of the loop.
+    unit: SkipJsonSchema[str] = ""
+    repeats: SkipJsonSchema[int] = Field(1, ge=1, le=1000)
+    take: SkipJsonSchema[Take] = "median"
     gates: list[list[str] | str] = Field(
         [], description="Commands that must exit with 0 before anything is measured."
     )

@@ -27,7 +27,7 @@ def export_schema(*, draft_07: bool = False) -> dict[str, Json]:
     Example:
         >>> from loopwright.documents import export_schema
         >>> export_schema()["required"]
-        ['schema', 'name', 'steps']
+        ['schema', 'name']
     """
     schema = Document.model_json_schema(by_alias=True)
     if draft_07:

@@ -9,13 +9,24 @@ from ...conditions import CEILING
 from ...engine.loop_options import DEFAULT_LIMIT
 from ...records.codec import Json
 from ..yaml.reader import Location
-from .document import Action, Document, EvaluateSpec, LoopSpec, PhasedSpec, StepSpec, WorkspaceSpec
+from .document import (
+    Action,
+    CandidatesSpec,
+    CaseFields,
+    Document,
+    EvaluateSpec,
+    LoopSpec,
+    PhasedSpec,
+    StepSpec,
+    WorkspaceSpec,
+)
 from .evaluators import JudgeSpec, MetricSpec
 from .extensions import has_type
 from .fields import SandboxSpec, ServerSpec, StrictModel, ToolSpec
 from .models import CodingAgentSpec
 
 __all__ = [
+    "actions_of",
     "commands_in",
     "condition_limit",
     "conditions_in",
@@ -33,6 +44,7 @@ __all__ = [
     "phases_of",
     "placed_evaluators",
     "running_order",
+    "several_of",
     "variables_in",
     "variables_of",
 ]
@@ -137,12 +149,35 @@ def inner_actions(action: Action) -> Iterator[Action]:
         yield action.each.execute
     if action.loop is not None:
         yield action.loop.execute
+        if (several := several_of(action.loop)) is not None and several.combine is not None:
+            yield several.combine
     if action.phased is not None:
         yield from (action for _, action in phases_of(action.phased))
     if (judged := action.loop or action.phased) is not None:
-        for evaluator in evaluators(judged):
-            if evaluator.score is not None and evaluator.score.of is not None:
-                yield evaluator.score.of
+        yield from judging_actions(judged)
+
+
+def judging_actions(judged: Judged) -> Iterator[Action]:
+    """Iterate over the actions directly inside the evaluators of a part."""
+    for evaluator in evaluators(judged):
+        if evaluator.score is not None and evaluator.score.of is not None:
+            yield evaluator.score.of
+        if evaluator.dataset is not None:
+            yield evaluator.dataset.run
+            yield from judging_actions(evaluator.dataset)
+
+
+def actions_of(document: Document) -> Iterator[Action]:
+    """Iterate over the steps of a document, or over the actions of its evaluation."""
+    yield from document.steps
+    if document.eval is not None:
+        yield document.eval.task
+        yield from judging_actions(document.eval)
+
+
+def several_of(loop: LoopSpec) -> CandidatesSpec | None:
+    """Return the candidates that a loop declares with more than their number."""
+    return loop.candidates if isinstance(loop.candidates, CandidatesSpec) else None
 
 
 def has_groups(document: Document) -> bool:
@@ -175,7 +210,10 @@ def phase_limits(spec: PhasedSpec) -> tuple[dict[str, int], int]:
     return limits, effective(sum(limits.values()), spec.max_iterations)
 
 
-def evaluators(loop: LoopSpec | PhasedSpec) -> Iterator[EvaluateSpec]:
+Judged = LoopSpec | PhasedSpec | CaseFields  # what has evaluators
+
+
+def evaluators(loop: Judged) -> Iterator[EvaluateSpec]:
     """Iterate over the evaluators of a loop or agent, including the judges of sentences in `until`."""
     yield from (evaluator for _, evaluator in placed_evaluators(loop))
     # A sentence in `until` is a judge, with the same costs.
@@ -183,9 +221,7 @@ def evaluators(loop: LoopSpec | PhasedSpec) -> Iterator[EvaluateSpec]:
         yield EvaluateSpec(judge=JudgeSpec(criterion=sentence, model=model))
 
 
-def placed_evaluators(
-    loop: LoopSpec | PhasedSpec, at: Location = ()
-) -> Iterator[tuple[Location, EvaluateSpec]]:
+def placed_evaluators(loop: Judged, at: Location = ()) -> Iterator[tuple[Location, EvaluateSpec]]:
     """Iterate over the evaluators that a loop or agent at a place declares, each with its own place."""
     if isinstance(loop.evaluate, list):
         yield from (((*at, "evaluate", i), one) for i, one in enumerate(loop.evaluate))
@@ -196,8 +232,10 @@ def placed_evaluators(
 def models_in(document: Document) -> Iterator[str]:
     """Iterate over the models that a document names, each as `provider:model`."""
     yield from _models_named(document)
-    for step in document.steps:
-        yield from _models_of(step)
+    if document.eval is not None:
+        yield from _models_judging(document.eval)
+    for action in actions_of(document):
+        yield from _models_of(action)
 
 
 def _models_named(spec: Json) -> Iterator[str]:
@@ -210,16 +248,24 @@ def _models_of(action: Action) -> Iterator[str]:
     yield from _models_named(action)
     if action.reasoning is not None:
         yield from _models_named(action.reasoning)
+    if action.loop is not None and (several := several_of(action.loop)) is not None:
+        yield from _models_named(several.judge) if several.judge is not None else ()
     if (judged := action.loop or action.phased) is not None:
-        for evaluator in evaluators(judged):
-            if evaluator.judge is not None and not isinstance(evaluator.judge, str):
-                yield from _models_named(evaluator.judge)
-            if evaluator.confidence is not None:
-                yield from _models_named(evaluator.confidence)
+        yield from _models_judging(judged)
     if action.consensus is not None:
         yield from (voter.model for voter in action.consensus.voters if voter.model)
     for inner in inner_actions(action):
         yield from _models_of(inner)
+
+
+def _models_judging(judged: Judged) -> Iterator[str]:
+    for evaluator in evaluators(judged):
+        if evaluator.judge is not None and not isinstance(evaluator.judge, str):
+            yield from _models_named(evaluator.judge)
+        if evaluator.confidence is not None:
+            yield from _models_named(evaluator.confidence)
+        if evaluator.dataset is not None:
+            yield from _models_judging(evaluator.dataset)
 
 
 def conditions_in(tree: Json) -> Iterator[tuple[str, Json]]:

@@ -44,7 +44,7 @@ _PASSES = 4  # over a value with problems; each pass can reveal problems that ea
 _Error = dict[str, Json]  # of pydantic
 _Item = tuple[Location, _Error]
 # Errors of objects that lack one of several fields.
-_NEEDS_ONE = frozenset({"action", "check", "evaluate", "adapt", "strategy"})
+_NEEDS_ONE = frozenset({"action", "check", "document", "evaluate", "adapt", "strategy"})
 
 
 def no_hint(_: Location) -> str:
@@ -252,7 +252,18 @@ def _message(item: dict[str, Json], place: Location, model: type[BaseModel], hin
 
 # The errors of our own validators, whose messages quote the value already.
 _COMPLETE = frozenset(
-    {"address", "action", "misplaced", "check", "evaluate", "adapt", "duration", "loop", "input"}
+    {
+        "address",
+        "action",
+        "misplaced",
+        "check",
+        "document",
+        "evaluate",
+        "adapt",
+        "duration",
+        "loop",
+        "input",
+    }
 )
 
 

@@ -563,7 +563,8 @@ def _iteration_text(item: Iteration, loop: str, contents: Contents) -> str:
     if item.files is not None:
         parts.append(f'"files":{encode(dict(item.files))}')
     parts += _measures_text(item)
-    parts += [f'"{name}":{encode(value)}' for name, value in item.lineage_json().items()]
+    # The rows of candidates are the value of the choice, which is stored already.
+    parts += [f'"{name}":{contents.fold(value)}' for name, value in item.lineage_json().items()]
     in_run, in_loop = contents.rank(loop)  # last: a rank is used only if nothing above fails
     # A reader of one page compares it with the expected rank and so detects a missing row.
     parts.append(f'"rank":[{in_run},{in_loop}]')

@@ -85,6 +85,7 @@ GROUPS = {
         Command("files prune", "files.prune", "Delete the workspaces of ended loops."),
     ),
     "Measure": (
+        Command("eval", "eval", "Score a task on the cases of a data set."),
         Command("measure judge", "measure.judge", "Measure a judge against human labels."),
         Command("measure limits", "measure.limits", "Compare other limits on recorded runs."),
     ),

@@ -13,7 +13,7 @@ import typer
 
 from ...errors import ConfigurationError, nearest
 from ...journal import Journal, RunInfo, surviving
-from ...journal.questions import Question, answer, open_questions, pending
+from ...journal.questions import Question, answer, open_questions, pending, side_by_side
 from ...records.codec import Json, text_of
 from ...records.redaction import of_environment
 from .. import formatting as texts
@@ -26,7 +26,7 @@ from .run import resume_run
 
 SHOWN = 20  # lines of a value, so that the question stays on the screen; `show` prints all
 # These are in the detail of the question, which is printed above its values.
-_SHOWN_APART = ("kind", "loop", "iteration", "question", "step", "more")
+_SHOWN_APART = ("kind", "loop", "iteration", "question", "step", "more", "candidates")
 _YES_NO = ("y", "yes", "n", "no")
 
 
@@ -62,6 +62,7 @@ _KINDS = {
         "the score of the output",
         ("p", "passed", "f", "failed"),
     ),
+    "choice": _Kind(("--pick N",), "the number of a candidate", "the number of a candidate", ()),
     "doubt": _Kind(
         ("--yes (run it again)", "--no (it failed)", "--edit OUTPUT (its result)"),
         "[y]es run it again, [n]o it failed, or its result as JSON",
@@ -95,6 +96,10 @@ def approve(
         float | None,
         typer.Option("--score", metavar="X", help="Judge the output: its score, from 0 to 1."),
     ] = None,
+    pick: Annotated[
+        int | None,
+        typer.Option("--pick", metavar="N", help="Choose a candidate of an iteration."),
+    ] = None,
     edit: Annotated[
         str | None,
         typer.Option(
@@ -126,10 +131,10 @@ def approve(
         loopwright approve last --edit 'Name the date'
     """
     judged = [passed, failed, score is not None]
-    used = [yes, no, accept, edit is not None, value is not None, *judged]
+    used = [yes, no, accept, edit is not None, value is not None, pick is not None, *judged]
     if sum(used) > 1 and not (accept and edit is not None and sum(used) == 2):
         raise ConfigurationError(
-            "give one of --yes, --no, --accept, --edit, --passed, --failed, --score and --value"
+            "give one of --yes, --no, --accept, --edit, --passed, --failed, --score, --pick and --value"
         )
     if reason and not (no or failed):
         raise ConfigurationError("--reason needs --no or --failed")
@@ -140,6 +145,8 @@ def approve(
     def answer_to(question: Question) -> Json:
         if value is not None:
             return _parsed(value)
+        if pick is not None or question.kind == "choice":
+            return _choice(question, pick)
         if any(judged) or question.kind == "verdict":
             return _verdict(question, passed=passed, failed=failed, score=score, reason=reason)
         return _answer_of(question, yes=yes, accept=accept, edit=edit, reason=reason)
@@ -198,6 +205,16 @@ def _verdict(
     return {**answer, **({"reason": reason} if reason else {})}
 
 
+def _choice(question: Question, pick: int | None) -> Json:
+    if question.kind != "choice":
+        raise ConfigurationError(
+            f"--pick applies to candidates; the question at {question.path} is of the kind {question.kind}"
+        )
+    if pick is None:
+        raise ConfigurationError(f"{question.path} asks for a candidate. Use --pick N.")
+    return {"pick": pick}
+
+
 def _answer_of(
     question: Question,
     *,
@@ -230,7 +247,7 @@ def _edited(question: Question, value: Json, *, accept: bool = False) -> Json:
         return {"approve": True, "more": value}
     if question.kind == "doubt":
         return {"output": value}
-    if question.kind == "free":
+    if question.kind in ("free", "choice"):
         return value
     changes = value if isinstance(value, dict) else {"feedback": value}
     return {**changes, **({"approve": False, "accept": True} if accept else {"approve": True})}
@@ -338,7 +355,7 @@ def _offer_resume(info: RunInfo, journal: str) -> int:
 def _show(question: Question, command: str, output: Output) -> None:
     output.write((texts.one_line(question.path), "bold"), f"  since {texts.when(question.since)}")
     output.write("  " + texts.one_line(question.detail), wrap=True)
-    for key, value in question.request.items():
+    for key, value in {**question.request, **side_by_side(question)}.items():
         if key in _SHOWN_APART or value in (None, ""):
             continue
         text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from ...dialects.evaluations import Converted, converted
 from ...documents import Settings, export_schema, load
 from ...documents.load import to_native_yaml
 from ...documents.schema.export import EDITOR_SCHEMA, MODELINE, editor_schema
@@ -113,7 +114,13 @@ def _inline(value: Json) -> str:
 
 @expanded
 def convert(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="Document of any dialect.")],
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="Document of any dialect, or data set of pydantic-evals or promptfoo.",
+        ),
+    ],
     options: DocumentOptions,
     folder: Annotated[
         str | None,
@@ -126,12 +133,16 @@ def convert(
     """Convert a document to the native dialect. It runs the same.
 
     With --out, the documents that it calls are converted too, and the JSON Schema for editors is written beside them.
+    A data set of pydantic-evals and a configuration of promptfoo become a document with `eval:` and the file of its cases.
 
     Examples:
         loopwright convert polish.yaml
         loopwright convert polish.yaml --out native
     """
     with Output() as output:
+        if (found := converted(Path(file))) is not None:
+            _write_evaluation(found, folder, output)
+            return 0
         settings = SourceSettings.of(options)
         document_settings = Settings(
             sets=settings.sets,
@@ -146,17 +157,38 @@ def convert(
         if folder is None:
             output.write(to_native_yaml(next(iter(loaded.documents.values()))).rstrip("\n"))
             return 0
-        if Path(folder).suffix in (".yaml", ".yml") and not Path(folder).is_dir():
-            raise ConfigurationError(
-                f"--out: {folder!r} is the name of a file, and --out takes a folder; for one document use > {folder}"
-            )
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        for name, document in loaded.documents.items():
-            target = Path(folder) / f"{Path(name).stem}.yaml"
-            target.write_text(MODELINE + to_native_yaml(document), encoding="utf-8")
-            output.write(str(target))
-        (Path(folder) / EDITOR_SCHEMA).write_text(editor_schema(), encoding="utf-8")
+        documents = loaded.documents.items()
+        texts = {
+            f"{Path(name).stem}.yaml": to_native_yaml(document) for name, document in documents
+        }
+        _write_files({name: MODELINE + text for name, text in texts.items()}, folder, output)
     return 0
+
+
+def _write_evaluation(found: Converted, folder: str | None, output: Output) -> None:
+    """Print the document of an evaluation, or write it into a folder with the files that it names."""
+    text = to_native_yaml(found.document)
+    for note in found.notes:
+        output.note(f"note: {note}")
+    if folder is None:
+        output.note(f"note: --out DIR also writes {', '.join(found.files)}")
+        output.write(text.rstrip("\n"))
+        return
+    _write_files({f"{found.document.name}.yaml": MODELINE + text, **found.files}, folder, output)
+
+
+def _write_files(files: Mapping[str, str], folder: str, output: Output) -> None:
+    """Write files and the JSON Schema of documents, and print their paths."""
+    target = Path(folder)
+    if target.suffix in (".yaml", ".yml") and not target.is_dir():
+        raise ConfigurationError(
+            f"--out: {folder!r} is the name of a file, and --out takes a folder; for one document use > {folder}"
+        )
+    target.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (target / name).write_text(text, encoding="utf-8")
+        output.write(str(target / name))
+    (target / EDITOR_SCHEMA).write_text(editor_schema(), encoding="utf-8")
 
 
 def schema(

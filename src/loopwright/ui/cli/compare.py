@@ -79,6 +79,10 @@ def _write(done: Comparison, output: Output) -> None:
         output.write(row("scores", curves))
         for number, cells in _by_iteration(done.runs):
             output.write(row(f"  iteration {number}", cells))
+    if done.paired is not None:
+        from ..evaluations import paired_text  # loads data sets, which other runs need not
+
+        output.write(("by case", "bold"), f": {paired_text(done.paired)}", wrap=True)
     if done.differs:
         output.write(("what differs", "bold"))
         for key, values in done.differs.items():

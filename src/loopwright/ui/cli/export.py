@@ -4,6 +4,8 @@
 `json` is the object of `show --json` with all `entries`; `jsonl` has one journal entry per line,
 including entries that a rewind discarded; `csv` has one row per iteration. A text cell of `csv` that
 begins like a formula (= + - @) gets an apostrophe, so that a spreadsheet does not calculate it.
+`candidates.csv` has one row per candidate, `cases.jsonl` one line per case of an evaluation.
+`inspect` is a log of Inspect and `pydantic-evals` a report of pydantic-evals, each as JSON.
 """
 
 from __future__ import annotations
@@ -34,6 +36,10 @@ class Form(StrEnum):
     HTML = "html"
     PATCH = "patch"
     BUNDLE = "bundle"
+    CANDIDATES = "candidates.csv"
+    CASES = "cases.jsonl"
+    INSPECT = "inspect"
+    PYDANTIC_EVALS = "pydantic-evals"
 
 
 def export(
@@ -46,6 +52,9 @@ def export(
     ] = None,
 ) -> int:
     """Export a run as JSON (everything), CSV (iterations), JSON lines (journal), HTML (report), or its files as a patch or git bundle.
+
+    candidates.csv has the candidates of its iterations, cases.jsonl the cases of an evaluation. inspect and pydantic-evals are
+    the cases in a log or report that these tools read.
 
     Examples:
         loopwright export last
@@ -63,13 +72,17 @@ def export(
                 raise ConfigurationError("--format bundle: give a file with --out FILE")
             output.write_result(content)
         else:
-            _write(Path(out), content)
+            write_file("--out", Path(out), content)
             output.note(f"wrote {info.run_id} to {out}")
     return 0
 
 
-def _write(path: Path, content: str | bytes) -> None:
-    """Write a complete file, or none."""
+def write_file(option: str, path: Path, content: str | bytes) -> None:
+    """Write the file of an option completely, or not at all.
+
+    Raises:
+        ConfigurationError: if it cannot be written.
+    """
     # Beside the target, because `replace` is atomic only within one file system.
     partial = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
@@ -79,4 +92,4 @@ def _write(path: Path, content: str | bytes) -> None:
         with suppress(OSError):  # a folder without write access
             partial.unlink(missing_ok=True)
         why = error.strerror or type(error).__name__
-        raise ConfigurationError(f"--out: {str(path)!r} cannot be written: {why}") from error
+        raise ConfigurationError(f"{option}: {str(path)!r} cannot be written: {why}") from error

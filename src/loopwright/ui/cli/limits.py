@@ -80,6 +80,12 @@ def limits(
             help="Maximum at a time: items of a list, or steps of parallel or of a workflow.",
         ),
     ] = None,
+    candidates: Annotated[
+        str | None,
+        typer.Option(
+            "--candidates", metavar="N", help="Candidates of each iteration, from the next one on."
+        ),
+    ] = None,
     reason: Annotated[
         str, typer.Option("--reason", metavar="TEXT", help="Reason, for the record.")
     ] = "",
@@ -106,7 +112,7 @@ def limits(
     texts: dict[str, str | None] = {
         "max_iterations": max_iterations, "max_usd": max_usd, "max_calls": max_calls,
         "max_total_tokens": max_total_tokens, "max_effects": max_effects, "timeout": timeout,
-        "deadline": deadline, "at_once": at_once,
+        "deadline": deadline, "at_once": at_once, "candidates": candidates,
     }  # fmt: skip
     new: dict[str, Any] = {
         key: limit_value(key, text) for key, text in texts.items() if text is not None

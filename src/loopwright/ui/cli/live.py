@@ -92,7 +92,7 @@ def row_line(row: Row, columns: ColumnWidths, signs: Signs) -> list[Part]:
     item = row.iteration
     sign, word, style = row.verdict(signs)
     verdict = sign if columns.verdict == 1 else f"{sign} {word}"
-    summary = row.summary
+    summary = "  ".join(filter(None, (texts.confirmed(item), row.summary)))
     if row.item:
         named = texts.fit(_item(row), max(8, columns.feedback // 2), signs)
         summary = f"{named}: {summary}" if summary else named
@@ -119,9 +119,10 @@ def row_text(row: Row, signs: Signs) -> str:
     item = row.iteration
     summary = texts.fit(row.summary, SHOWN, signs)
     measure = item.objective
+    tested = f" ({text})" if (text := texts.confirmed(item)) else ""
     facts = [
         f"score {row.rating()}" if row.part is not None else "",
-        f"{texts.one_line(measure.name)} {texts.objective(item, signs)}"
+        f"{texts.one_line(measure.name)} {texts.objective(item, signs)}{tested}"
         if measure is not None
         else "",
         row.verdict(signs)[1],
@@ -221,7 +222,9 @@ def ending_text(result: Result, status: str = "", *, scripted: bool = False) -> 
         facts.append(f"second evaluation: {texts.score(result.reported_score)}")
     owners = (result,) if result.held_out else result.loops.values()
     hidden = [one for loop in owners for one in (loop.held_out or {}).values()]
-    facts.extend(f"held-out tests: {one['passing']} of {one['total']} pass" for one in hidden)
+    for one in hidden:
+        what = "held out" if "dataset" in one else "held-out tests"
+        facts.append(f"{what}: {texts.held_out(one)}")
     if result.explored_iterations:
         facts.append(texts.plural(result.explored_iterations, "explored iteration"))
     return f"{parts[0]} ({', '.join(facts)})"

@@ -12,8 +12,9 @@ import math
 import os
 import time
 from collections import ChainMap
-from collections.abc import Collection, Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
@@ -110,8 +111,19 @@ def drive(job: Job, output: Output) -> int:
     return report(job, *perform(job, output), output)
 
 
-def report(job: Job, outcome: Result, questions: list[Question], output: Output) -> int:
-    """Report how a job ended, and return the exit code."""
+def report(
+    job: Job,
+    outcome: Result,
+    questions: list[Question],
+    output: Output,
+    files: Iterable[tuple[str, Path]] = (),
+) -> int:
+    """Report how a job ended, and return the exit code; `files` are those of an evaluation to write, by option."""
+    url = job.options.journal
+    if "eval" in job.source.source and not questions and not url.startswith(MEMORY):
+        from .eval import report_evaluation  # for the few runs that are evaluations of data sets
+
+        return report_evaluation(outcome, url, output, files)
     if output.as_json:
         output.write_json(result_json(outcome, questions))
     else:

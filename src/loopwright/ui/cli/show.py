@@ -61,6 +61,7 @@ from ..run_summary import (
     ended,
     executions_in,
     in_doubt,
+    is_evaluation,
     items_of_lists,
     iterations_of,
     on_record,
@@ -97,6 +98,7 @@ from .screen import Block, beginning, chosen, write_screen
 
 if TYPE_CHECKING:
     from ...agents.lifecycle import LifecycleListener
+    from ...datasets.results import EvalResult
 
 IterationsByLoop = Mapping[str, Sequence[Iteration]]
 
@@ -221,6 +223,11 @@ def show(
         return info, entries, await returns_of(store, [info]), folder_of(store)
 
     info, entries, returns, folder = reading(journal, read)
+    scored = None
+    if is_evaluation(entries):
+        from . import evaluation  # loads data sets, which other runs need not
+
+        scored = evaluation.evaluation_of(info, journal)
     with Output(as_json=as_json) as output:
         if iteration is not None:
             _iteration(info, entries, loop, iteration, output)
@@ -232,6 +239,8 @@ def show(
             _iteration(info, entries, list_of(info, entries, loop), item, output)
         elif trace:
             _trace(info, trace_of(surviving(entries), agent=_agent(info)), output)
+        elif scored is not None and (failed or first is not None):
+            evaluation.write_cases(info, entries, first or 1, journal, output, failed=failed)
         elif failed or first is not None:
             _page(info, entries, loop, first or 1, journal, output, failed=failed)
         elif lifecycle:
@@ -239,12 +248,15 @@ def show(
         elif traceback:
             show_tracebacks(info, recorded_result(info, entries), entries, output)
         elif as_json:
-            output.write_json({**recorded_json(info, entries), **submitted_json(info, returns)})
+            data = {**recorded_json(info, entries), **submitted_json(info, returns)}
+            output.write_json(data if scored is None else {**data, "evaluation": scored.to_json()})
         elif only_output:
             output.write_result(text_of(recorded_result(info, entries).output))
         else:
             detail = waiting_text(info, returns)
-            _overview(info, entries, loop, journal, output, detail=detail, folder=folder)
+            _overview(
+                info, entries, loop, journal, output, detail=detail, folder=folder, scored=scored
+            )
     return 0
 
 
@@ -257,8 +269,12 @@ def _overview(
     *,
     detail: str,
     folder: Path | None,
+    scored: EvalResult | None,
 ) -> None:
-    """Write the facts of a run; `detail` is why it waits for a worker, `folder` that of its journal."""
+    """Write the facts of a run; `detail` is why it waits for a worker, `folder` that of its journal.
+
+    `scored` is its result, if it is an evaluation of a data set.
+    """
     loops = iterations_of(entries)
     path = loop_of(info, loops, loop) if loops or loop else ""
     result = recorded_result(info, entries, detail)
@@ -284,7 +300,7 @@ def _overview(
     columns = ColumnWidths.within(output.width - 1)
     with output.holding() as steps:
         # A single step that is a loop would repeat the last row of the loop.
-        for step in outcomes if len(outcomes) != 1 or not loops else ():
+        for step in outcomes if scored is None and (len(outcomes) != 1 or not loops) else ():
             output.write(*step_line(step, columns, output.signs))
     with output.holding() as curve:
         if path:
@@ -297,9 +313,16 @@ def _overview(
         for one in () if coding is not None else sessions_in(entries):
             name = texts.one_line(f"{one.agent} {one.session[:12]}".strip())
             output.write((f"session {name}: ", "dim"), one.text)
+    with output.holding() as cases:
+        if scored is not None:
+            from .evaluation import write_evaluation, write_missed
+
+            write_evaluation(scored, info, output)
+            write_missed(entries, output)
     with output.holding() as written:
         questions = open_questions(surviving(entries))
-        report_output(result.output, output, questions, whole=True)
+        if scored is None or questions:
+            report_output(result.output, output, questions, whole=True)
     with output.holding() as end:
         _end(info, entries, result, loop, path, loops, url, folder, output)
 
@@ -316,6 +339,7 @@ def _overview(
             beginning(steps, more("more step", "--trace")),
             Block(curve),
             _entry_rows(info, entries, path if loop else "", url, output) if path else Block([]),
+            beginning(cases, more("more case", "--failed")),
             beginning(agents_lines, more("more agent", "--json")),
             beginning(written, more("more line", "--output")),
             Block(end),
@@ -692,13 +716,14 @@ def _trace(info: RunInfo, nodes: Sequence[TraceNode], output: Output) -> None:
         _write_nodes(nodes, output)
 
 
+_STYLES = {"failed": "red", "satisfied": "green", "passed": "green", "chosen": "green"}
+
+
 def _write_nodes(nodes: Sequence[TraceNode], output: Output) -> None:
     """Write a line per node, indented by its depth: kind, name, what it did, status, duration, price."""
     for depth, node in walk(nodes):
         status = "" if node.status == "done" else node.status
-        style = {"failed": "red", "satisfied": "green", "passed": "green"}.get(
-            node.status, "yellow"
-        )
+        style = _STYLES.get(node.status, "yellow")
         head = f"{'  ' * depth}{node.kind} "
         tail = ", ".join(filter(None, [status, node.facts]))
         name = texts.one_line(node.name)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ...conditions import CEILING
 from ...documents.schema.inputs import DeclaredInputs, InputSpec
 from ...errors import ConfigurationError
-from ...journal.questions import Question
+from ...journal.questions import Question, side_by_side
 from ...records.codec import Json, text_of
 from ..inputs import input_value
 
@@ -32,7 +32,7 @@ _BUTTONS = {
 }
 _INPUT = "input."  # before the name of an input in the name of its field
 # These are in the heading or in a field of the form.
-_HIDDEN = ("kind", "loop", "iteration", "more")
+_HIDDEN = ("kind", "loop", "iteration", "more", "candidates")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +66,12 @@ def form_of(question: Question) -> QuestionForm:
     }.get(question.kind, ())
     shown = [
         (name.replace("_", " "), text_of(value))
-        for name, value in request.items()
+        for name, value in {**request, **side_by_side(question)}.items()
         if name not in (*_HIDDEN, *edited) and value not in (None, "")
     ]
     arguments, done = request.get("arguments"), request.get("iteration")
     # A sentence of `until` is true or not.
-    buttons = [b for b in _BUTTONS[question.kind] if b[0] != "score" or "sentence" not in request]
+    buttons = [b for b in _buttons(question) if b[0] != "score" or "sentence" not in request]
     return QuestionForm(
         path=question.path,
         kind=question.kind,
@@ -86,6 +86,13 @@ def form_of(question: Question) -> QuestionForm:
     )
 
 
+def _buttons(question: Question) -> list[tuple[str, str]]:
+    if question.kind != "choice":
+        return _BUTTONS[question.kind]
+    numbers = [str(one["number"]) for one in question.request["candidates"]]
+    return [(number, f"Candidate {number}") for number in numbers]
+
+
 def answer_of(question: Question, fields: Mapping[str, Json]) -> Json:
     """Return the answer in a submitted form; unchanged fields are ignored.
 
@@ -93,8 +100,10 @@ def answer_of(question: Question, fields: Mapping[str, Json]) -> Json:
         ConfigurationError: for an unknown choice, or a number of iterations that is not an integer.
     """
     choice = fields.get("choice")
-    if choice not in [value for value, _ in _BUTTONS[question.kind]]:
+    if choice not in [value for value, _ in _buttons(question)]:
         raise ConfigurationError(f"{question.path}: use one of the buttons")
+    if question.kind == "choice":
+        return {"pick": int(text_of(choice))}
     if question.kind == "doubt":
         return choice
     if question.kind == "free":

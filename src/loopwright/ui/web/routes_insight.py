@@ -51,6 +51,7 @@ TUNABLE = {
     "timeout": "Active time, such as 5m",
     "deadline": "Deadline, such as 2030-01-31T18:00:00+00:00",
     "at_once": "Items or steps at a time",
+    "candidates": "Candidates of an iteration",
 }
 
 

@@ -298,7 +298,7 @@ def _held_out(view: RunView) -> list[UsedPart]:
             value = complete.value
             figures = value.get("held_out") if isinstance(value, Mapping) else None
             for name, one in (figures or {}).items():
-                gap, share = one.get("gap"), f"{one['passing']} of {one['total']} pass"
+                gap, share = one.get("gap"), texts.held_out(one)
                 label = "Held-out tests" if name == "tests" else f"Held-out {texts.one_line(name)}"
                 limit = "" if gap is None else f"score gap {texts.score(gap)}"
                 # Those of a later loop with the same label stay.

@@ -15,7 +15,7 @@ from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
-from .._extras import needs
+from .._extras import require
 from ..datasets import Case, Dataset
 from ..engine.composites import run_all
 from ..engine.context import Context, Scope
@@ -76,13 +76,14 @@ def gepa(
         A step. A case that fails scores 0.
 
     Raises:
-        ConfigurationError: for no text, no case, or a number below 1.
+        ConfigurationError: for no text, no case, or a number below 1. Without the extra `gepa`, which brings the library.
 
     Example:
         >>> step = gepa({"prompt": "Answer."}, lambda value: value["inputs"], [Case("2 + 2", "4")], lambda output: 0.5)
         >>> step.name
         'gepa'
     """
+    require("gepa", "gepa")
     texts = dict(optimise) if isinstance(optimise, Mapping) else {}
     if not texts or INPUTS in texts or not all(isinstance(text, str) for text in texts.values()):
         raise ConfigurationError(
@@ -97,7 +98,7 @@ def gepa(
     limits = {"max_metric_calls": max_metric_calls, "patience": patience}
     for key, value in limits.items():
         codec.integer(f"{name}: {key}", value, minimum=1)
-    reflect = prompt("{{ value }}", model=model) if isinstance(model, str) else as_step(model)
+    reflect = prompt("{{ value }}", model=model or ()) if isinstance(model, str) else as_step(model)
     evaluator = as_step(evaluate, purpose="evaluate")
     return Gepa(name, texts, as_step(run), evaluator, reflect, (learns, scores), limits)
 
@@ -131,10 +132,10 @@ class Gepa(CompositeStep[object, "dict[str, str]"]):
 
     async def run(self, value: Json, ctx: Context) -> Result:
         """Run GEPA over the calls on record, and go on."""
-        with needs("gepa", "gepa"):
-            from gepa.api import optimize as library
-            from gepa.core.adapter import EvaluationBatch
-            from gepa.utils import NoImprovementStopper
+        from gepa.api import optimize as library
+        from gepa.core.adapter import EvaluationBatch
+        from gepa.utils import NoImprovementStopper
+
         optimize: Any = library  # its type knows no adapter that is not a class of its own
         loop, numbers = asyncio.get_running_loop(), count(1)
         jobs: asyncio.Queue[Job | None] = asyncio.Queue()

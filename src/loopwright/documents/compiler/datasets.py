@@ -1,0 +1,97 @@
+"""Data sets of documents: evaluations in place of steps, and evaluators of loops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...datasets import Dataset
+from ...datasets.dataset import HELD_OUT
+from ...engine.step import Step
+from ...errors import ConfigurationError, DocumentError
+from ...evaluators.cases import OverCases
+from ...evaluators.dataset import Minibatch, on_cases
+from ...evaluators.running import evaluation
+from ...records.codec import Json
+from ..schema.datasets import DatasetFile, ErrorsSpec, SplitNames, share_of
+from ..schema.document import DatasetSpec, EvalSpec
+from ..yaml.reader import Location
+from .compilation import Compilation
+from .evaluators import compile_evaluators
+
+__all__ = ["compile_dataset", "compile_eval"]
+
+# `case` and, as the sign that it is the case of a data set and not a step of that name, a member of it.
+CASE = ("case", "case.inputs")
+FEW = 30  # held-out cases
+
+
+def compile_eval(compilation: Compilation, spec: EvalSpec, at: Location) -> OverCases | None:
+    """Compile an evaluation; None if it has problems."""
+    changes = compilation.project.settings.evaluation
+    given = {name: changes[name] for name in ("use", "repeat", "at_once") if name in changes}
+    if "most" in changes:
+        given["errors"] = spec.errors.model_copy(update={"most": changes["most"]})
+    spec, sample = spec.model_copy(update=given), changes.get("sample", 0)
+    data = _data(compilation, spec.dataset, (*at, "dataset"))
+    inner = compilation.with_names(CASE)
+    task = inner.action(spec.task, spec.task.name or "task", (*at, "task"))
+    judge = compile_evaluators(inner, spec, at)
+    if data is None or task is None or judge is None:
+        return None
+    return compilation.attempt(
+        (*at, "use"),
+        lambda: evaluation(
+            "eval", task, data, judge, use=_names(spec.use), sample=sample, **_options(spec)
+        ),
+    )
+
+
+def compile_dataset(compilation: Compilation, spec: DatasetSpec, at: Location) -> Step | None:
+    """Compile the evaluator of a loop; None if it has problems."""
+    data = _data(compilation, spec, at)
+    inner = compilation.with_names(CASE)
+    run = inner.action(spec.run, spec.run.name or "run", (*at, "run"))
+    judge = compile_evaluators(inner, spec, at)
+    if data is None or run is None or judge is None:
+        return None
+    batch = spec.minibatch
+
+    def make() -> Step:
+        drawn = None if batch is None else Minibatch(**batch.model_dump())
+        return on_cases(run, data, judge, use=_names(spec.use), minibatch=drawn, **_options(spec))
+
+    return compilation.attempt(at, make)
+
+
+def _names(use: SplitNames | None) -> list[str]:
+    return [use] if isinstance(use, str) else [*(use or ())]
+
+
+def _options(spec: EvalSpec | DatasetSpec) -> Mapping[str, Json]:
+    options = spec.model_dump(include={"at_once", "repeat", "show"})
+    errors = spec.errors or ErrorsSpec()
+    return {**options, "retry": errors.retry, "most_errors": share_of(errors.most)}
+
+
+def _data(compilation: Compilation, spec: DatasetFile, at: Location) -> Dataset | None:
+    """Load a data set; None, with a problem for each wrong line, if it cannot be read."""
+    place, before = (*at, "file"), len(compilation.problems)
+    file = compilation.sent(spec.file, place)
+    if len(compilation.problems) > before:
+        return None
+    options = spec.model_dump(include={"split", "group", "fields", "salt"})
+    try:
+        data = Dataset.load(file, **options)
+        splits = data.splits
+        compilation.project.cases[file] = len(data.use())
+        if 0 < splits.get(HELD_OUT, 0) < FEW:
+            what = f"{splits[HELD_OUT]} cases are held out, and the mean of fewer than {FEW} says little"
+            note = compilation.source.problem(at, what, code="few_held_out")
+            compilation.project.notes.append(note)
+        return data
+    except DocumentError as error:
+        compilation.problems.extend(error.problems)
+    except ConfigurationError as error:
+        for line in str(error).splitlines():
+            compilation.problem(place, line, own=True)
+    return None

@@ -1,0 +1,106 @@
+"""Candidates that edit files: each has a folder of its own, and the files of the chosen one stay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loopwright import (
+    Candidates,
+    Combine,
+    Context,
+    Loop,
+    MaxIterations,
+    Workflow,
+    Workspace,
+    run_sync,
+    shell,
+)
+from loopwright.errors import ConfigurationError, LoopwrightWarning
+
+from .conftest import Repo
+
+pytestmark = pytest.mark.filterwarnings(f"ignore::{LoopwrightWarning.__module__}.LoopwrightWarning")
+
+
+def edit(value: Any, ctx: Context) -> str:
+    """Count up by the number of the candidate, in its own folder; the first one also leaves a file."""
+    assert ctx.folder is not None
+    number = ctx.folder / "n.txt"
+    number.write_text(f"{int(number.read_text()) + ctx.candidate}\n")
+    (ctx.folder / f"by{ctx.candidate}").write_text("x")
+    return str(ctx.folder)
+
+
+def judge(output: str, ctx: Context) -> float:
+    """Score the file that is in place, and change it: what an evaluator writes does not count."""
+    number = Path(output) / "n.txt"
+    found = int(number.read_text())
+    number.write_text("99\n")
+    return 1 - abs(found - 2) / 10 if found < 4 else found / 20
+
+
+def counting(workspace: Workspace | None, **options: Any) -> Loop:
+    options.setdefault("until", MaxIterations(2))
+    options.setdefault("candidates", 3)
+    return Loop(edit, judge, name="fix", workspace=workspace, **options)
+
+
+@pytest.mark.parametrize("kind", ["copy", "worktree", "snapshot"])
+def test_the_files_of_the_chosen_one_become_those_of_the_iteration(repo: Repo, kind: Any) -> None:
+    """Each candidate begins with the files of the parent; only the chosen one's stay, and no folder is left."""
+    before = repo.bytes()
+    result = run_sync(counting(Workspace(repo.folder, kind=kind, merge="none")), run_id="r")
+    assert [item.candidate for item in result.history] == [2, 1]
+    folder = Path(result.workspace["folder"])
+    assert (folder / "n.txt").read_text() == "2\n"
+    assert sorted(p.name for p in folder.glob("by*")) == ["by2"]
+    assert result.workspace["iteration"] == 1
+    assert len({one for item in result.history for one in [item.output]}) == 2
+    left = [p for p in folder.parent.rglob("*") if ".beside" in p.name or p.name == "beside"]
+    assert left == []
+    assert [p for p in folder.parent.iterdir() if p.is_dir() and p.name not in (folder.name, ".state")] == []  # fmt: skip
+    assert {n: after for n, after in repo.bytes().items() if not n.startswith(".git/")} == {
+        n: content for n, content in before.items() if not n.startswith(".git/")
+    }
+
+
+def test_loops_in_the_workspace_of_a_workflow_have_candidates_too(repo: Repo) -> None:
+    """The folders are made from the files that the steps before left."""
+    work = Workflow(
+        "w",
+        {"first": shell("echo 5 > n.txt"), "fix": counting(None, until=MaxIterations(1))},
+        needs={"fix": ["first"]},
+        workspace=Workspace(repo.folder, merge="none"),
+    )
+    result = run_sync(work, run_id="r")
+    assert (Path(result.workspace["folder"]) / "n.txt").read_text() == "8\n"
+
+
+def test_a_combination_sees_the_changes_of_each(repo: Repo) -> None:
+    """`changes` is the difference from the files that a candidate began with."""
+    seen: list[Any] = []
+
+    def combine(parts: Any, ctx: Context) -> str:
+        seen.extend(part["changes"] for part in parts)
+        return edit(None, ctx)
+
+    several = Candidates(2, pick=Combine(combine))
+    result = run_sync(
+        counting(Workspace(repo.folder, merge="none"), candidates=several, until=MaxIterations(1))
+    )
+    assert [one.number for one in result.history[0].candidates] == [1, 2, 3]
+    assert sorted("+2" in text for text in seen) == [False, True]
+    assert all("by" in text for text in seen)
+
+
+def test_one_folder_cannot_have_several(repo: Repo) -> None:
+    """`kind: here` with candidates is refused, in a loop and in a workflow around one."""
+    here = Workspace(repo.folder, kind="here")
+    with pytest.raises(ConfigurationError, match="cannot edit one folder"):
+        counting(here)
+    with pytest.raises(ConfigurationError, match="loop fix: candidates"):
+        Workflow("w", {"fix": counting(None)}, workspace=here)
+    counting(here, candidates=1)

@@ -1,0 +1,197 @@
+"""Data sets as evaluators of loops: feedback, minibatches, and cases that are held out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from loopwright import Case, Context, Dataset, Iteration, Loop, MemoryJournal, on_cases, run
+from loopwright.errors import ConfigurationError
+from loopwright.evaluators import Minibatch
+from loopwright.records import Result
+from loopwright.testing import run_virtual
+
+SPLIT = {"train": 50, "validation": 25, "test": 25}
+WORDS = Dataset((Case(f"word-{n}", n, id=f"c{n}") for n in range(120)), split=SPLIT, name="words")
+
+
+def length(factor: Any, ctx: Context) -> Any:
+    """Return a guess by the output of the loop, which is right from 3 on."""
+    assert ctx.case is not None
+    return int(str(ctx.case.inputs).split("-")[1]) + max(0, 3 - factor)
+
+
+def close(guess: int, ctx: Context) -> dict[str, Any]:
+    """Return a score for the distance to the expected number."""
+    assert ctx.case is not None
+    distance = abs(guess - ctx.case.expected)
+    return {
+        "score": 1 - distance / 10,
+        "passed": distance == 0,
+        "feedback": f"{ctx.case.inputs} is off by {distance}" if distance else "",
+        "metrics": {"distance": distance},
+    }
+
+
+def counting_up(evaluate: Any, seen: list[Any] | None = None, **options: Any) -> Loop:
+    """Return a loop whose outputs are 1, 2, 3, …; `seen` gets what adapt reads."""
+
+    def adapt(last: Iteration) -> Any:
+        if seen is not None:
+            seen.append(last.to_json())
+        return last.output
+
+    return Loop(lambda n: n + 1, evaluate, adapt, name="loop", max_iterations=6, **options)
+
+
+def played(loop: Loop, **options: Any) -> Result:
+    return run_virtual(run(loop, 0, **options))
+
+
+def test_the_evaluation_has_the_mean_the_cases_and_their_metrics() -> None:
+    """The score is the mean, the criteria are the cases, the metrics their means; all cases passed is a verdict."""
+    cases = [Case(f"word-{n}", n, id=f"c{n}") for n in range(8)]
+    result = played(counting_up(on_cases(length, cases, close)))
+    first, last = result.history[0].evaluation, result.history[-1].evaluation
+    assert first is not None
+    assert last is not None
+    assert (first.score, first.passed, first.metrics) == (0.8, False, {"distance": 2.0})
+    assert [item.name for item in first.criteria] == [f"c{n}" for n in range(8)]
+    assert "c0 0.80 inputs: word-0 | output: 2 | feedback: word-0 is off by 2" in first.feedback
+    assert first.details["samples"]["score"] == {f"c{n}": 0.8 for n in range(8)}
+    assert (last.score, last.passed, result.iterations) == (1.0, True, 3)
+
+
+def test_feedback_shows_training_cases_only() -> None:
+    """With splits, an author reads the worst training cases, and of the others only numbers."""
+    seen: list[Any] = []
+    evaluator = on_cases(length, WORDS, close, show=3)
+    played(counting_up(evaluator, seen))
+    shown = [line.split()[1] for line in seen[0]["feedback"].splitlines() if line.startswith("- ")]
+    assert len(shown) == 3
+    assert set(shown) <= set(WORDS.use("train").ids)
+    hidden = {case.inputs for case in WORDS.use("validation")}
+    assert not any(f'"{word}"' in str(seen) or f"{word} is off" in str(seen) for word in hidden)
+
+
+def test_held_out_cases_reach_nothing_before_the_end() -> None:
+    """No effect before the final scoring has a text of the split `test`; then both are scored once."""
+    journal, read = MemoryJournal(), set[str]()
+
+    def reading(factor: Any, ctx: Context) -> Any:
+        assert ctx.case is not None
+        assert "/end/" in ctx.path or str(ctx.case.inputs) not in held_out
+        read.add(f"{ctx.case.inputs} {factor}")
+        return length(factor, ctx)
+
+    held_out = {str(case.inputs) for case in WORDS.use("test")}
+    loop = counting_up(on_cases(reading, WORDS, close), baseline=True)
+    result = played(loop, journal=journal, run_id="r")
+    assert {
+        word for word in held_out for factor in (0, 3) if f"{word} {factor}" in read
+    } == held_out
+    assert not any(f"{word} 1" in read or f"{word} 2" in read for word in held_out)
+    entries = run_virtual(journal.entries("r"))
+    before = [entry.to_json() for entry in entries if "/end/" not in entry.path and entry.path]
+    before = [entry for entry in before if entry["kind"] != "ended"]
+    assert not any(f'"{word}"' in str(before) or f"'{word}'" in str(before) for word in held_out)
+    assert result.held_out is not None
+    figures = result.held_out["dataset"]
+    assert (figures["passing"], figures["total"]) == (len(held_out), len(held_out))
+    assert figures["beginning"]["mean"] == pytest.approx(0.7)
+    assert figures["difference"]["difference"] == pytest.approx(0.3)
+    assert figures["dataset"]["looks"] == 1
+    # A second run looks again, and a resume of the first one does not.
+    assert played(loop, journal=journal).held_out["dataset"]["dataset"]["looks"] == 2  # type: ignore[index]
+    run_virtual(journal.rewind("r", "loop/ended"))
+    again = played(loop, journal=journal, run_id="r")
+    assert again.held_out == result.held_out
+    assert run_virtual(journal.result("r")).held_out == result.held_out
+
+
+def test_a_failed_look_at_held_out_cases_is_a_warning() -> None:
+    """The loop has ended as it did, and the warning says why there are no figures."""
+
+    def broken(factor: Any, ctx: Context) -> Any:
+        if "/end/" in ctx.path:
+            raise OSError("no network")
+        return length(factor, ctx)
+
+    result = played(counting_up(on_cases(broken, WORDS, close)))
+    assert result.satisfied
+    assert result.held_out is None
+    assert any("not_held_out" in warning and "no network" in warning for warning in result.warnings)
+
+
+def test_a_minibatch_compares_parent_and_candidate_on_the_same_cases() -> None:
+    """Only an output whose mean is not lower is scored on the split `then`; epochs go through all cases."""
+    scored: dict[str, set[str]] = {}
+
+    def noting(factor: Any, ctx: Context) -> Any:
+        assert ctx.case is not None
+        scored.setdefault(ctx.path.split("/cases/")[0], set()).add(ctx.case.id)
+        return length(factor, ctx)
+
+    order = iter([2, 1, 3])
+    evaluator = on_cases(noting, WORDS, close, minibatch=Minibatch(10))
+    loop = Loop(
+        lambda _: next(order), evaluator, lambda last: last.output, name="loop", max_iterations=3
+    )
+    result = played(loop, seed=5)
+    assert [item.score for item in result.history] == [0.9, None, 1.0]
+    worse = result.history[1].evaluation
+    assert worse is not None
+    assert worse.passed is False
+    assert "the mean of 10 cases of the minibatch is 0.100 lower" in worse.feedback
+    batches = [scored[f"loop/{n}/evaluate/minibatch"] for n in (1, 2, 3)]
+    assert scored["loop/2/evaluate/minibatch-parent"] == batches[1]
+    assert "loop/2/evaluate" not in scored
+    assert set.union(*batches) <= set(WORDS.use("train").ids)
+    assert len(set.union(*batches)) == 30
+    again = iter([2, 1, 3])
+    order = again
+    before = dict(scored)
+    scored.clear()
+    played(loop, seed=5)
+    assert scored == before
+
+
+def test_a_small_minibatch_warns() -> None:
+    """Fewer than 8 cases say little."""
+    evaluator = on_cases(length, WORDS, close, minibatch=4)
+    result = played(counting_up(evaluator))
+    assert any(warning.startswith("small_minibatch") for warning in result.warnings)
+
+
+def test_too_many_errors_are_an_error_of_the_evaluation() -> None:
+    """Above `most_errors` the iteration fails as `cases_failed`, and the loop follows its policy."""
+
+    def failing(factor: Any, ctx: Context) -> Any:
+        if factor == 1:
+            raise ValueError("no answer")
+        return length(factor, ctx)
+
+    result = played(counting_up(on_cases(failing, WORDS, close), on_failure="continue"))
+    assert result.history[0].error is not None
+    assert result.history[0].error.kind == "cases_failed"
+    assert result.satisfied
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"use": ["test"]}, "'test' is held out"),
+        ({"use": ["dev"]}, "there is no split 'dev'"),
+        ({"minibatch": 0}, "minibatch: size"),
+        ({"minibatch": 8, "use": ["train"]}, "its `then` names the split"),
+        ({"at_once": 0}, "at_once"),
+        ({"most_errors": 2}, "most_errors"),
+    ],
+)
+def test_a_wrong_option_is_one_sentence(options: dict[str, Any], sentence: str) -> None:
+    """A wrong option is refused before anything runs, by its name."""
+    make: Callable[..., Any] = on_cases
+    with pytest.raises(ConfigurationError, match=sentence):
+        make(length, WORDS, close, **options)
