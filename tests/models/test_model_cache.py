@@ -13,13 +13,16 @@ import pytest
 
 from loopwright import (
     Budget,
+    Candidates,
     Context,
+    Duel,
     Loop,
     MaxIterations,
     MemoryJournal,
     Result,
     Usage,
     judge,
+    pair_judge,
     prompt,
     retry,
     run,
@@ -108,6 +111,34 @@ async def test_draws_are_apart_and_a_second_run_calls_nothing() -> None:
     assert (second.output, len(model.asked)) == (first.output, 9)
     assert second.usage == Usage(cached=9, saved=0.09)
     assert second.usage.calls == second.usage.tokens == second.usage.usd == 0
+
+
+async def test_a_loop_with_candidates_votes_and_a_duel_calls_nothing_again() -> None:
+    """Every call of a real loop is a draw of its own in the first run, and a hit in the second."""
+
+    class Judging(Numbered):
+        async def complete(self, request: Request, *, on_text: Any = None) -> Reply:
+            reply = await super().complete(request, on_text=on_text)
+            if "winner" in request.prompt:
+                return replace(reply, text='{"winner": "first", "reason": "a"}')
+            if "verdict" in request.prompt:
+                return replace(reply, text='{"verdict": "yes", "score": 80, "reason": "a"}')
+            return reply
+
+    settings: dict[str, Any] = {"model": "openai:m", "cache": STORE}
+    loop = Loop(
+        ask(temperature=1.0, cache=STORE),
+        judge("It is short.", accept_lead=3, **settings),
+        until=MaxIterations(1),
+        candidates=Candidates(3, pick=Duel(pair_judge("Which is shorter?", **settings))),
+        name="l",
+    )
+    journal, model = MemoryJournal(), Judging()
+    first, second = [await ran(loop, model, journal) for _ in range(2)]
+    assert len({one.output for one in (first, second)}) == 1
+    assert (first.usage.calls, first.usage.cached) == (3 + 9 + 2, 0)
+    assert (second.usage.calls, second.usage.cached) == (0, 3 + 9 + 2)
+    assert len(model.asked) == 14
 
 
 DRAWS = {
@@ -608,7 +639,6 @@ def test_a_fingerprint_has_no_cache() -> None:
 
 def test_measurements_of_judges_take_no_part() -> None:
     """The judge that is measured has the cache off, whatever the run says."""
-    from loopwright import pair_judge
     from loopwright.insight.judge_pairs import _BothOrders
 
     assert judge("a", model="openai:m", cache="store").with_one_vote().model_settings.cache == "off"
