@@ -13,12 +13,12 @@ from ...evaluators.dataset import Minibatch, on_cases
 from ...evaluators.running import evaluation
 from ...records.codec import Json
 from ..schema.datasets import DatasetFile, ErrorsSpec, SplitNames, share_of
-from ..schema.document import DatasetSpec, EvalSpec
+from ..schema.document import Action, DatasetSpec, EvalSpec
 from ..yaml.reader import Location
 from .compilation import Compilation
 from .evaluators import compile_evaluators
 
-__all__ = ["compile_dataset", "compile_eval"]
+__all__ = ["compile_dataset", "compile_eval", "compile_gepa"]
 
 # `case` and, as the sign that it is the case of a data set and not a step of that name, a member of it.
 CASE = ("case", "case.inputs")
@@ -62,6 +62,26 @@ def compile_dataset(compilation: Compilation, spec: DatasetSpec, at: Location) -
         return on_cases(run, data, judge, use=_names(spec.use), minibatch=drawn, **_options(spec))
 
     return compilation.attempt(at, make)
+
+
+def compile_gepa(compilation: Compilation, action: Action, name: str, at: Location) -> Step | None:
+    """Compile texts that GEPA improves; None if they have problems."""
+    from ...search import gepa
+
+    assert action.gepa is not None
+    spec, path = action.gepa, (*at, "gepa")
+    data = _data(compilation, spec.dataset, (*path, "dataset"))
+    inner = compilation.with_names(CASE)
+    run = inner.action(spec.run, spec.run.name or "run", (*path, "run"))
+    judge = compile_evaluators(inner, spec, path)
+    asked = {"prompt": "{{ value }}"} | ({"model": spec.model} if spec.model else {})
+    model = compilation.action(Action.model_validate(asked), "reflect", (*path, "model"))
+    if data is None or run is None or judge is None or model is None:
+        return None
+    limits = spec.model_dump(include={"max_metric_calls", "patience"})
+    return compilation.attempt(
+        path, lambda: gepa(spec.optimise, run, data, judge, model=model, name=name, **limits)
+    )
 
 
 def _names(use: SplitNames | None) -> list[str]:
