@@ -30,7 +30,8 @@ def compile_eval(compilation: Compilation, spec: EvalSpec, at: Location) -> Over
     changes = compilation.project.settings.evaluation
     given = {name: changes[name] for name in ("use", "repeat", "at_once") if name in changes}
     if "most" in changes:
-        given["errors"] = spec.errors.model_copy(update={"most": changes["most"]})
+        errors = spec.errors or ErrorsSpec()
+        given["errors"] = errors.model_copy(update={"most": changes["most"]})
     spec, sample = spec.model_copy(update=given), changes.get("sample", 0)
     data = _data(compilation, spec.dataset, (*at, "dataset"))
     inner = compilation.with_names(CASE)

@@ -691,16 +691,14 @@ class CandidatesSpec(Part):
 
     @model_validator(mode="after")
     def _of_its_pick(self) -> CandidatesSpec:
-        # By the fields that are set: a key of another pick would have no effect.
+        # A key of another pick would have no effect.
         for pick, key in (("duel", "judge"), ("combine", "combine")):
-            value = getattr(self, key)
-            if self.pick == pick and value is None:
+            words = {"pick": pick, "key": key}
+            if self.pick == pick and getattr(self, key) is None:
+                raise PydanticCustomError("loop", "pick: {pick} needs the key {key}", words)
+            if self.pick != pick and getattr(self, key) is not None:
                 raise PydanticCustomError(
-                    "candidates", "pick: {pick} needs {key}", {"pick": pick, "key": key}
-                )
-            if self.pick != pick and value is not None:
-                raise PydanticCustomError(
-                    "candidates", "{key} is a key of pick: {pick}", {"pick": pick, "key": key}
+                    "loop", "{key} is a key of pick: {pick}; write that too", words
                 )
         return self
 

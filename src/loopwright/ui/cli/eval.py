@@ -204,9 +204,9 @@ def eval(  # noqa: A001
                 )
             # The ID, because `last` will be another run.
             recorded["eval"] = {**wanted, "baseline": before.run_id}
-        elif "max_drop" in wanted.get("gate", {}):
+        elif options.max_drop is not None:
             raise ConfigurationError(
-                "max_drop compares with a baseline; name a run with --baseline"
+                "--max-drop compares with a baseline; name a run with --baseline"
             )
         telemetry_options = TelemetryOptions(options.otel, options.log, options.capture_content)
         job = Job(
