@@ -127,6 +127,7 @@ PARTS = {
     "PairJudgeSpec": ("The judge of a duel", "../guide/candidates.md"),
     "PickSpec": ("A rule for the choice", "../guide/candidates.md"),
     "OptimiseSpec": ("Optimisers", "../guide/optimise.md"),
+    "GepaSpec": ("Prompts that GEPA improves", "../guide/optimise.md#prompts"),
     "MetricSpec": ("Metrics", "../guide/metrics.md"),
     "EarlySpec": ("Measurements that end early", "../guide/metrics.md"),
     "ConfirmSpec": ("Confirmation", "../guide/metrics.md"),

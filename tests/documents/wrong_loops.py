@@ -7,6 +7,48 @@ from documents.wrong_heads import HEAD, LOOP, Wrong
 CHECKED = "      evaluate: {check: {max_words: 3}}\n"
 
 LOOPS: Wrong = {
+    "candidates number": (
+        LOOP + CHECKED + "      candidates: 0\n",
+        [
+            "8:19: steps[0].loop.candidates: input should be greater than or equal to 1, not 0",
+        ],
+    ),
+    "candidates pick": (
+        LOOP + CHECKED + "      candidates: {n: 2, pick: best}\n",
+        [
+            "8:32: steps[0].loop.candidates.pick: 'best' is not 'score', 'duel', 'first_pass', 'combine' or 'ask'",
+        ],
+    ),
+    "candidates key of another pick": (
+        LOOP + CHECKED + "      candidates: {n: 2, combine: {set: a}}\n",
+        [
+            "8:19: steps[0].loop.candidates: combine is a key of pick: combine; write that too",
+        ],
+    ),
+    "candidates duel without a judge": (
+        LOOP + CHECKED + "      candidates: {n: 2, pick: duel}\n",
+        [
+            "8:19: steps[0].loop.candidates: pick: duel needs the key judge",
+        ],
+    ),
+    "candidates condition": (
+        LOOP + CHECKED + "      candidates: {n: 2, stop_rest: {max_iterations: 2}}\n",
+        [
+            "8:19: steps[0].loop.candidates: candidates: stop_rest: MaxIterations(limit=2) is not a condition of success, such as passed",
+        ],
+    ),
+    "candidates min_ok": (
+        LOOP + CHECKED + "      candidates: {n: 2, min_ok: 3}\n",
+        [
+            "8:19: steps[0].loop.candidates: candidates: min_ok: 3 is above the 2 candidates of an iteration",
+        ],
+    ),
+    "candidates in one folder": (
+        LOOP + CHECKED + "      candidates: 2\n      workspace: here\n",
+        [
+            "8:19: steps[0].loop.candidates: loop a: candidates: 2 candidates cannot edit one folder; use a workspace of the kind copy",
+        ],
+    ),
     "impossible key": (
         LOOP + CHECKED + "      impossible: {flor: 3}\n",
         [
@@ -62,7 +104,9 @@ LOOPS: Wrong = {
         ],
     ),
     "patience of the loop before that of a stall": (
-        LOOP + CHECKED + "      on_stall: {patience: 3}\n      until: [passed, {no_improvement: {patience: 3}}]\n",
+        LOOP
+        + CHECKED
+        + "      on_stall: {patience: 3}\n      until: [passed, {no_improvement: {patience: 3}}]\n",
         [
             "9:14: steps[0].loop.until: loop a: until: no_improvement: a patience of 3 ends the loop before on_stall has an effect, after 3 iterations; use more than 3",
         ],

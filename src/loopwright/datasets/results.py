@@ -35,6 +35,7 @@ __all__ = [
 
 PASSED, FAILED, ERRORED, UNDECIDED, SKIPPED = "passed", "failed", "errored", "undecided", "skipped"
 STATES = (PASSED, FAILED, ERRORED, UNDECIDED, SKIPPED)
+FIGURES = ("dataset", "counts", "score", "metrics", "worst", "errors")  # of a summary
 Row = Sequence[Json]
 _ERRORS = 5  # that a summary shows
 _SHARD = re.compile(r"[^/]+(?:/eval)?/cases/s([0-9]+)")
@@ -265,7 +266,7 @@ class EvalResult(Record):
         """Return the result of a run of an evaluation, with the rows that its journal has; see `recorded_rows`."""
         parts = {
             name: result.output[name]
-            for name in ("dataset", "counts", "score", "metrics", "worst", "errors")
+            for name in FIGURES
             if isinstance(result.output, Mapping) and name in result.output
         }
         return cls(
@@ -312,7 +313,7 @@ class EvalResult(Record):
         if gate.max_drop is not None and self.baseline is None:
             raise ConfigurationError("gate: max_drop needs a baseline to compare with; name a run")
         difference = (self.baseline or {}).get("difference")
-        drop = None if gate.max_drop is None else -gate.max_drop
+        drop = None if gate.max_drop is None else 0 - gate.max_drop
         for name, value, least in (
             ("mean", score.get("mean"), gate.mean_at_least),
             ("lower limit", score.get("low"), gate.lower_at_least),

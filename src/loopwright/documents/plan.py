@@ -323,6 +323,12 @@ def _calls(action: Action, loaded: LoadedDocument, file: str) -> int:
     elif action.each is not None:
         tries *= action.each.max_retries + 1 if action.each.on_failure == "retry" else 1
         own += _calls(action.each.execute, loaded, file) * (action.each.max_items or MOST_ITEMS)
+    elif (improved := action.gepa) is not None:
+        judged = sum(_evaluation_calls(one, loaded, file) for one in evaluators(improved))
+        # The last proposal may begin just before the limit: two minibatches of three cases, and all cases.
+        cases = improved.max_metric_calls + 6 + _cases(improved.dataset, loaded, file)
+        own += cases * (_calls(improved.run, loaded, file) + judged)
+        own += improved.max_metric_calls // 3 + 1  # a reflection follows on a minibatch
     elif action.workflow is not None:
         called = loaded.calls.get((file, action.workflow), "")
         child = loaded.documents.get(called)

@@ -174,7 +174,7 @@ class Candidates(Value):
             isinstance(self.stop_rest, Condition) and has_goal(self.stop_rest)
         ):
             raise ConfigurationError(
-                f"candidates: stop_rest: {self.stop_rest!r:.60} is not a condition of success; use Passed()"
+                f"candidates: stop_rest: {self.stop_rest!r:.60} is not a condition of success, such as passed"
             )
         if self.pick == "first_pass":
             put("stop_rest", self.stop_rest or Passed())

@@ -167,7 +167,7 @@ async def recorded_evaluation(journal: Journal | str, run_id: str) -> EvalResult
 
     Raises:
         RunNotFound: if there is no such run.
-        ConfigurationError: if the run is no evaluation.
+        ConfigurationError: if the run is not an evaluation.
 
     Example:
         >>> import asyncio
@@ -182,5 +182,5 @@ async def recorded_evaluation(journal: Journal | str, run_id: str) -> EvalResult
         entries = await store.entries(result.run_id)
     rows = recorded_rows(entries)
     if not rows and not (isinstance(result.output, dict) and "counts" in result.output):
-        raise ConfigurationError(f"{result.run_id}: it is no evaluation of a data set")
+        raise ConfigurationError(f"{result.run_id}: it is not an evaluation of a data set")
     return EvalResult.of(result, rows)

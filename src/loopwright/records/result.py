@@ -395,6 +395,12 @@ class Result(Record, Generic[Out]):
         return self.history.front
 
     @property
+    def chains(self) -> dict[int, Iteration[Any, Out]]:
+        """The best iteration of each chain of a loop by its number; none in a loop that never began a new one."""
+        anew = any(item.chain > 1 for item in self.history)
+        return self.history.chains if anew else {}
+
+    @property
     def iterations(self) -> int:
         """The number of iterations in `history`."""
         return len(self.history)
@@ -473,6 +479,10 @@ class Result(Record, Generic[Out]):
             data["held_out"] = dict(self.held_out)
         if front := self.front:
             data["front"] = [item.number for item in front]
+        if chains := self.chains:
+            data["chains"] = [
+                {"chain": number, "best": item.number} for number, item in chains.items()
+            ]
         if self.explored_iterations:
             data["explored_iterations"] = self.explored_iterations
         return data

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from engine.support import DyingJournal
 from loopwright import (
     Candidates,
     Combine,
@@ -15,10 +17,12 @@ from loopwright import (
     MaxIterations,
     Workflow,
     Workspace,
+    run,
     run_sync,
+    sequence,
     shell,
 )
-from loopwright.errors import ConfigurationError, LoopwrightWarning
+from loopwright.errors import ConfigurationError, LoopwrightWarning, OwnershipLost
 
 from .conftest import Repo
 
@@ -94,6 +98,40 @@ def test_a_combination_sees_the_changes_of_each(repo: Repo) -> None:
     assert [one.number for one in result.history[0].candidates] == [1, 2, 3]
     assert sorted("+2" in text for text in seen) == [False, True]
     assert all("by" in text for text in seen)
+
+
+@pytest.mark.parametrize("at", [9, 18, 31])
+def test_a_killed_run_ends_with_the_same_files(repo: Repo, at: int) -> None:
+    """A candidate continues from its last finished step, and no folder of a killed process is left."""
+
+    def first(value: Any, ctx: Context) -> str:
+        (ctx.folder / "first").write_text("1")  # type: ignore[operator]
+        return "first"
+
+    def second(value: Any, ctx: Context) -> str:
+        assert ctx.folder is not None
+        assert (ctx.folder / "first").read_text() == "1"
+        edit(value, ctx)
+        return str(ctx.candidate)
+
+    def rate(output: str, ctx: Context) -> float:
+        assert ctx.folder is not None
+        return int((ctx.folder / "n.txt").read_text()) / 10
+
+    loop = Loop(
+        sequence(first, second, name="both"), rate, name="fix", candidates=2,
+        until=MaxIterations(2), workspace=Workspace(repo.folder, merge="none"),
+    )  # fmt: skip
+    expected = run_sync(loop, run_id="whole")
+    journal = DyingJournal(at)
+    with pytest.raises((asyncio.CancelledError, OwnershipLost)):
+        asyncio.run(run(loop, journal=journal, run_id="r"))
+    journal.at = 0
+    result = asyncio.run(run(loop, journal=journal, run_id="r", takeover=True))
+    assert [item.files["tree"] for item in result.history] == [item.files["tree"] for item in expected.history]  # fmt: skip
+    folder = Path(result.workspace["folder"])
+    assert (folder / "n.txt").read_text() == "4\n"
+    assert not [p for p in folder.parent.rglob("*") if "beside" in p.name]
 
 
 def test_one_folder_cannot_have_several(repo: Repo) -> None:

@@ -58,3 +58,30 @@ def test_a_score_that_is_no_number_is_refused_in_place(server: Server) -> None:
     status, text = server.ask("/runs/odd/answer", body)
     assert status == 400, text
     assert "not a number from 0 to 1" in text
+
+
+CHOICE = """\
+schema: loopwright/1
+name: titles
+steps:
+  - name: title
+    loop:
+      execute: {set: "a{{ loop.vary }}"}
+      max_iterations: 1
+      candidates: {n: 2, vary: ["", "!"], pick: ask}
+"""
+
+
+def test_a_person_chooses_a_candidate_on_the_page(browser: Any, server: Server) -> None:
+    """All of them are shown, each has a button, and another number is refused."""
+    (server.folder / "titles.yaml").write_text(CHOICE, "utf-8")
+    call(server.folder, "run", "titles.yaml", "--run-id", "titles-1")
+    body = {"path": "titles/title/1/choice", "choice": "3"}
+    status, text = server.ask("/runs/titles-1/answer", body)
+    assert (status, "use one of the buttons" in text) == (400, True)
+    with visiting(browser, server, at="/runs/titles-1") as page:
+        form = page.locator("form.question")
+        assert "candidate 2" in (form.text_content() or "")
+        form.get_by_role("button", name="Candidate 2", exact=True).click()
+        page.wait_for_selector("#head[data-status=satisfied], #head[data-status=exhausted]")
+        assert page.text_content("#output") == "a!"
