@@ -40,6 +40,7 @@ from .records.json_schema import Schema
 from .records.redaction import Redactor
 from .records.result import ItemOutcome, StepOutcome
 from .records.typed import ValueType
+from .tools.process import OnOutput
 
 __all__ = [
     "Clear",
@@ -63,6 +64,7 @@ __all__ = [
     "LoopState",
     "MetricLike",
     "ModelCall",
+    "OnOutput",
     "OnText",
     "OpenWait",
     "Probe",
