@@ -4,6 +4,7 @@
 they accept as an evaluator. `Step` and its subclasses are the results of `step`, `sequence` and the like.
 """
 
+from .datasets.results import CaseOptions, EvaluateOptions
 from .engine.change_limits import Clear, LimitChange, LimitInForce, LimitOptions, Tuned
 from .engine.files import Edits, LoopState, StateRun, StateSource
 from .engine.fork import Forked
@@ -43,10 +44,12 @@ from .records.typed import ValueType
 from .tools.process import OnOutput
 
 __all__ = [
+    "CaseOptions",
     "Clear",
     "Clock",
     "CompositeStep",
     "Edits",
+    "EvaluateOptions",
     "EvaluationLike",
     "EvaluatorLike",
     "Event",

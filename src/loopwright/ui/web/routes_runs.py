@@ -255,7 +255,7 @@ async def cases(page: Page, request: Request) -> Response:
     """The cases of an evaluation: those of a state, a page of them, in an order, or with a text."""
     shown = await _evaluation(page, run_in(request), _cases_in(request))
     if shown is None:
-        raise ConfigurationError("this run is no evaluation of a data set")
+        raise ConfigurationError("this run is not an evaluation of a data set")
     template = _PARTS.get(request.query_params.get("part", ""), "evaluation.html")
     return HTMLResponse(render(template, evaluation=shown))
 
