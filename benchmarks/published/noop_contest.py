@@ -99,7 +99,9 @@ async def ours(effect: float, runs: int, cases: int) -> Row:
     """Return the row of the real loop."""
     row = Row()
     for seed in range(runs):
-        result = await run(contest(effect, cases), {"true": 0.0, "gain": 0.0}, seed=seed, run_id="contest")
+        result = await run(
+            contest(effect, cases), {"true": 0.0, "gain": 0.0}, seed=seed, run_id="contest"
+        )
         accepted = [item for item in result.history if item.accepted]
         last = accepted[-1] if accepted else None
         row.add(
@@ -118,7 +120,9 @@ async def ours(effect: float, runs: int, cases: int) -> Row:
 Rule = Callable[[float, float, random.Random], tuple[bool, float, float, int]]
 
 
-def better_than_the_best(best: float, true: float, draw: random.Random) -> tuple[bool, float, float, int]:
+def better_than_the_best(
+    best: float, true: float, draw: random.Random
+) -> tuple[bool, float, float, int]:
     """The rule after autoresearch: keep what measures better than the best so far."""
     value = true + draw.gauss(0, 1)
     return value > best, value, value, 1
@@ -157,7 +161,9 @@ def by_rule(rule: Rule, effect: float, runs: int) -> Row:
 def main(runs: int = 2000, with_cases: int = 200) -> int:
     """Print the table; return 1 if a bound of ours is missed."""
     missed = 0
-    print("engine                             effect  runs  claims [95 %]         kept    bias  evaluations a proposal")
+    print(
+        "engine                             effect  runs  claims [95 %]         kept    bias  evaluations a proposal"
+    )
     for cases in (0, CASES):
         name = f"Loopwright, {f'{cases} cases' if cases else 'a metric'}"
         for effect in EFFECTS:
@@ -172,10 +178,15 @@ def main(runs: int = 2000, with_cases: int = 200) -> int:
             if not cases and effect >= 2:
                 missed += row.kept / row.offered < {2.0: 0.80, 3.0: 0.97}[effect]
                 missed += abs(statistics.fmean(row.bias)) > 0.2
-    for label, rule in (("rule after autoresearch", better_than_the_best), ("rule after cap-evolve", paired_gate)):
+    for label, rule in (
+        ("rule after autoresearch", better_than_the_best),
+        ("rule after cap-evolve", paired_gate),
+    ):
         for effect in EFFECTS:
             print(by_rule(rule, effect, 200).line(f"{label}, a metric", effect), flush=True)
-    print("the rule of confirm alone, 30 iterations: claims without an effect, and kept by size of a change")
+    print(
+        "the rule of confirm alone, 30 iterations: claims without an effect, and kept by size of a change"
+    )
     for cases in (5, 100, 500):
         few = min(runs, 100_000 // cases)
         none = simulate(Noise("normal", 1), lambda _: 0.0, runs=few, cases=cases)
@@ -184,9 +195,16 @@ def main(runs: int = 2000, with_cases: int = 200) -> int:
         kept = []
         for effect in EFFECTS[1:]:
             # Here the deviation of one case is 1, so the mean of all has 1 / sqrt(cases).
-            found = simulate(Noise("normal", 1), every_fifth(effect / math.sqrt(cases)), runs=few // 4, cases=cases)
+            found = simulate(
+                Noise("normal", 1),
+                every_fifth(effect / math.sqrt(cases)),
+                runs=few // 4,
+                cases=cases,
+            )
             kept.append(sum(found.kept.values()) / sum(found.offered.values()))
-        shown = "  ".join(f"+{effect:g}σ {share:.2f}" for effect, share in zip(EFFECTS[1:], kept, strict=True))
+        shown = "  ".join(
+            f"+{effect:g}σ {share:.2f}" for effect, share in zip(EFFECTS[1:], kept, strict=True)
+        )
         print(f"{cases:4} cases, {few} runs: claims {share:.3f}; kept {shown}", flush=True)
     return int(missed > 0)
 

@@ -6,6 +6,7 @@ bin, has the highest score, or into a new bin if that scores higher. Best Fit, t
 
 from __future__ import annotations
 
+import functools
 import math
 import random
 from collections.abc import Sequence
@@ -17,14 +18,14 @@ STEPS = 100  # a gap of the whole bin has this index in the table
 BEST_FIT = [-float(gap) for gap in range(STEPS + 1)]
 
 
-def items_of(inputs: dict[str, Any]) -> list[int]:
+@functools.cache
+def items_of(kind: str, seed: object, count: int, size: int, low: int, high: int) -> list[int]:
     """Return the items of a case: `count` sizes from a distribution, the same for the same seed."""
-    draw = random.Random(f"{inputs['kind']} {inputs['seed']}")
-    if inputs["kind"] == "weibull":  # scale 45, shape 3, as in OR-Library and FunSearch
-        sizes = (round(draw.weibullvariate(45, 3)) for _ in range(inputs["count"]))
-        return [min(inputs["bin"], max(1, size)) for size in sizes]
-    low, high = inputs["sizes"]
-    return [draw.randint(low, high) for _ in range(inputs["count"])]
+    draw = random.Random(f"{kind} {seed}")
+    if kind == "weibull":  # scale 45, shape 3, as FunSearch has it
+        sizes = (round(draw.weibullvariate(45, 3)) for _ in range(count))
+        return [min(size, max(1, one)) for one in sizes]
+    return [draw.randint(low, high) for _ in range(count)]
 
 
 def bins_used(items: Sequence[int], size: int, table: Sequence[float]) -> int:
@@ -52,7 +53,8 @@ def bins_used(items: Sequence[int], size: int, table: Sequence[float]) -> int:
 def pack(table: list[float] | None, ctx: Context) -> dict[str, int]:
     """Pack the items of the case by a rule, at the beginning Best Fit; return the bins and the fewest possible."""
     inputs = ctx.case.inputs
-    items = items_of(inputs)
+    kind, seed, count = inputs["kind"], inputs["seed"], inputs["count"]
+    items = items_of(kind, seed, count, inputs["bin"], *inputs.get("sizes", (0, 0)))
     fewest = math.ceil(sum(items) / inputs["bin"])
     return {"bins": bins_used(items, inputs["bin"], table or BEST_FIT), "fewest": fewest}
 
@@ -68,11 +70,14 @@ def excess(packed: dict[str, int]) -> dict[str, Any]:
 
 
 def mutate(table: list[float] | None, ctx: Context) -> list[float]:
-    """Change the scores of a range of gaps: what an agent would do to the rule, as a seeded program."""
-    draw = ctx.random
-    first = draw.randrange(STEPS + 1)
-    last = min(STEPS, first + draw.randrange(1, 40))
-    change = draw.choice([-1, 1]) * draw.choice([5, 20, 60, 200])
-    return [
-        score + change * (first <= gap <= last) for gap, score in enumerate(table or BEST_FIT)
-    ]
+    """Change a rule as a seeded program, where an agent would: avoid a band of gaps, or shift a range of scores."""
+    draw, changed = ctx.random, list(table or BEST_FIT)
+    if draw.random() < 0.5:
+        first = draw.randrange(10)
+        for gap in range(first, first + draw.randrange(5, 45)):
+            changed[gap] = -1000.0 - gap  # a new bin scores higher
+        return changed
+    first, change = draw.randrange(STEPS + 1), draw.choice([-1, 1]) * draw.choice([5, 20, 60, 200])
+    for gap in range(first, min(STEPS, first + draw.randrange(40)) + 1):
+        changed[gap] += change
+    return changed

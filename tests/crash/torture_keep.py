@@ -11,7 +11,12 @@ from .keep_program import main
 if __name__ == "__main__":
     code = 0
     often = [("kills", 6)]
-    for work, points in (((4, False), []), ((4, True), []), ((100, False), often), ((60, True), often)):
+    for work, points in (
+        ((4, False), []),
+        ((4, True), []),
+        ((100, False), often),
+        ((60, True), often),
+    ):
         with tempfile.TemporaryDirectory() as root:
             failed = main(Path(root), work, points)
         name = f"{work[0]} iterations{', confirmed' if work[1] else ''}"

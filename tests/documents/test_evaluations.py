@@ -118,9 +118,9 @@ steps:
 
 def test_a_loop_is_evaluated_on_a_data_set(tmp_path: Path) -> None:
     """`value` is the output of the loop; the held-out cases are scored at the end."""
-    cases = [{"question": f"{n} plus {n}", "answer": str(2 * n)} for n in range(100)]
+    cases = [{"question": f"{n} plus {n}", "answer": str(2 * n)} for n in range(40)]
     found = loaded(tmp_path, with_cases(("improve.yaml", LOOP), cases=cases))
-    sums = [{"prompt": f"^Add: {n} plus ", "replies": [str(2 * n)]} for n in range(100)]
+    sums = [{"prompt": f"^Add: {n} plus ", "replies": [str(2 * n)]} for n in range(40)]
     replies = [
         {"prompt": "^A better prompt than Answer", "replies": ["Guess:"]},
         {"prompt": "^A better prompt than Guess:", "replies": ["Add:"]},

@@ -145,6 +145,67 @@ def test_a_budget_for_fewer_iterations_is_remarked_on(
     assert all(f"with this budget {said} of 9 iterations" in lint.message for lint in lints)
 
 
+COSTLY = "budget: {usd: 1}\nprices: {gpt-4o-mini: {input: 0, output: 10}}\n"
+ENDS = "until: [{max_iterations: 90}]"
+WRITER = "{prompt: hi, max_tokens: 1000}"
+JUDGE = "{judge: {criterion: It is good, max_tokens: 1000}}"
+CASE = f"{{file: cases.jsonl, run: {WRITER}, evaluate: {JUDGE}}}"
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "judges"),
+    [
+        # A call costs at most a cent, and a vote has two replies.
+        (f"loop: {{execute: {WRITER}, candidates: 4, {ENDS}}}", "about 25 of 90 iterations", 0),
+        (
+            f"loop: {{execute: {WRITER}, candidates: {{n: 4, pick: duel, judge: {{criterion: Which?, max_tokens: 1000}}}}, {ENDS}}}",
+            "about 12 of 90 iterations", 1,
+        ),
+        # 5 cases of a call and a vote each.
+        (f"loop: {{execute: {{set: x}}, evaluate: {{dataset: {CASE}}}, {ENDS}}}", "about 6 of 90 iterations", 1),
+        # The same, and the iteration and its base three times each again.
+        (
+            f"loop: {{execute: {{set: x}}, evaluate: {{dataset: {CASE}}}, metrics: {{n: {{maximise: true}}}}, objective: n, "
+            f"confirm: {{}}, {ENDS}}}",
+            "less than one of 90 iterations", 1,
+        ),
+        # A data set whose cases a writer works on has no judge.
+        (
+            f"loop: {{execute: {WRITER}, evaluate: {{dataset: {{file: cases.jsonl, run: {WRITER}, "
+            f"evaluate: {{check: equals_expected}}}}}}, {ENDS}}}",
+            "about 16 of 90 iterations", 0,
+        ),
+    ],
+)  # fmt: skip
+def test_the_notes_on_budgets_and_judges_count_every_call(
+    tmp_path: Path, text: str, said: str, judges: int
+) -> None:
+    """Candidates, duels, cases and confirmations count; what works on a case writes, also below `evaluate`."""
+    rows = "".join(f'{{"id": "c{n}", "inputs": {n}, "expected": {n}}}\n' for n in range(5))
+    (tmp_path / "cases.jsonl").write_text(rows)
+    head = HEAD.replace("steps:", f"{COSTLY}steps:")
+    lints = loaded(tmp_path, f"{head}  - {{name: a, {text}}}\n").lints()
+    found = [lint.message for lint in lints if lint.code == "budget_iterations"]
+    assert len(found) == 1
+    assert f"with this budget {said}" in found[0]
+    assert sum(lint.code == "judge_writes" for lint in lints) == judges
+
+
+def test_the_notes_are_for_an_evaluation_too(tmp_path: Path) -> None:
+    """A budget is told as a number of cases."""
+    rows = "".join(f'{{"id": "c{n}", "inputs": {n}, "expected": {n}}}\n' for n in range(500))
+    (tmp_path / "cases.jsonl").write_text(rows)
+    head = HEAD.replace("steps:", COSTLY)
+    text = (
+        f"eval: {{dataset: {{file: cases.jsonl}}, task: {WRITER}, evaluate: {JUDGE}, repeat: 2}}\n"
+    )
+    lints = loaded(tmp_path, head + text).lints()
+    assert {lint.code for lint in lints} == {"judge_writes", "budget_iterations"}
+    assert any(
+        "with this budget about 33 of 1,000 cases may be possible" in lint.message for lint in lints
+    )
+
+
 def test_a_price_of_no_model_is_remarked_on(tmp_path: Path) -> None:
     """A price under a name that no prompt uses is a mistake in writing."""
     text = (

@@ -107,7 +107,7 @@ def test_a_wrong_preset_is_told_with_the_nearest(name: str, weights: Any, said: 
 
 
 def test_a_preset_answer_without_half_of_the_criteria_cannot_be_read() -> None:
-    """What names other criteria is no evaluation by this preset."""
+    """What names other criteria is not an evaluation by this preset."""
     found = PRESET.read(Reply('{"accuracy.factually_correct": true}'), "text", "m")
     assert found.verdict.answer == "unparsable"
 

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from loopwright import Case, Context, Dataset, Iteration, Loop, MemoryJournal, on_cases, run
+from loopwright import (
+    Case,
+    Context,
+    Dataset,
+    Iteration,
+    Loop,
+    MemoryJournal,
+    Workspace,
+    on_cases,
+    run,
+)
 from loopwright.errors import ConfigurationError
 from loopwright.evaluators import Minibatch
 from loopwright.records import Result
@@ -57,7 +69,7 @@ def test_the_evaluation_has_the_mean_the_cases_and_their_metrics() -> None:
     first, last = result.history[0].evaluation, result.history[-1].evaluation
     assert first is not None
     assert last is not None
-    assert (first.score, first.passed, first.metrics) == (0.8, False, {"distance": 2.0})
+    assert (first.score, first.passed, first.metrics) == (0.8, None, {"distance": 2.0})
     assert [item.name for item in first.criteria] == [f"c{n}" for n in range(8)]
     assert "c0 0.80 inputs: word-0 | output: 2 | feedback: word-0 is off by 2" in first.feedback
     assert first.details["samples"]["score"] == {f"c{n}": 0.8 for n in range(8)}
@@ -73,7 +85,8 @@ def test_feedback_shows_training_cases_only() -> None:
     assert len(shown) == 3
     assert set(shown) <= set(WORDS.use("train").ids)
     hidden = {case.inputs for case in WORDS.use("validation")}
-    assert not any(f'"{word}"' in str(seen) or f"{word} is off" in str(seen) for word in hidden)
+    texts = str(seen)
+    assert not any(f'"{word}"' in texts or f"{word} is off" in texts for word in hidden)
 
 
 def test_held_out_cases_reach_nothing_before_the_end() -> None:
@@ -96,7 +109,8 @@ def test_held_out_cases_reach_nothing_before_the_end() -> None:
     entries = run_virtual(journal.entries("r"))
     before = [entry.to_json() for entry in entries if "/end/" not in entry.path and entry.path]
     before = [entry for entry in before if entry["kind"] != "ended"]
-    assert not any(f'"{word}"' in str(before) or f"'{word}'" in str(before) for word in held_out)
+    texts = str(before)
+    assert not any(f'"{word}"' in texts or f"'{word}'" in texts for word in held_out)
     assert result.held_out is not None
     figures = result.held_out["dataset"]
     assert (figures["passing"], figures["total"]) == (len(held_out), len(held_out))
@@ -109,6 +123,45 @@ def test_held_out_cases_reach_nothing_before_the_end() -> None:
     again = played(loop, journal=journal, run_id="r")
     assert again.held_out == result.held_out
     assert run_virtual(journal.result("r")).held_out == result.held_out
+
+
+def test_held_out_cases_are_scored_on_the_files_of_their_iteration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a workspace, the beginning is scored on the files of the start, and the result on those that remain."""
+    monkeypatch.chdir(tmp_path)  # where the copies are
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "factor").write_text("1")
+
+    def write(number: int, ctx: Context) -> int:
+        assert ctx.folder is not None
+        (ctx.folder / "factor").write_text(str([2, 3, 7][ctx.iteration - 1]))
+        return ctx.iteration
+
+    def used(_: Any, ctx: Context) -> Any:
+        assert ctx.folder is not None
+        return length(int((ctx.folder / "factor").read_text()), ctx) + 3 * (
+            (ctx.folder / "factor").read_text() == "7"
+        )
+
+    evaluator = on_cases(used, WORDS, close)
+    space = Workspace(tmp_path / "files", kind="snapshot", merge="none")
+    loop = Loop(
+        write,
+        evaluator,
+        name="loop",
+        max_iterations=3,
+        min_iterations=3,
+        baseline=True,
+        workspace=space,
+    )
+    result = asyncio.run(run(loop, 0, journal=MemoryJournal()))
+    assert not result.error, result.detail
+    assert [item.score for item in result.history] == [0.9, 1.0, 0.7]
+    assert result.held_out is not None
+    figures = result.held_out["dataset"]
+    assert figures["beginning"]["mean"] == pytest.approx(0.8)
+    assert figures["result"]["mean"] == 1.0
 
 
 def test_a_failed_look_at_held_out_cases_is_a_warning() -> None:

@@ -28,7 +28,7 @@ from loopwright import (
     run_sync,
 )
 from loopwright.documents import Settings, load
-from loopwright.engine.loop import loop_of_rules
+from loopwright.engine.loop import ReplayedLoop, loop_of_rules
 from loopwright.ui.cli import main
 
 DOCUMENT = """
@@ -203,7 +203,10 @@ def test_rules_of_a_loop_survive_their_record(
         options = {**options, "objective": "loss"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        loop = Loop(str, len if judged else None, until=until, guards=guards, name="l", **options)
+        # Not `Loop`, which refuses a patience that no stall can reach.
+        loop = ReplayedLoop(
+            str, len if judged else None, until=until, guards=guards, name="l", **options
+        )
     again = loop_of_rules("l", json.loads(json.dumps(loop.rules)))
     assert again.members == loop.members
     assert (again.until, again.guards, again.limit) == (loop.until, loop.guards, loop.limit)

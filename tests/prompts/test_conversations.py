@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from loopwright import Budget, Loop, MaxIterations, MemoryJournal, Result, retry, run
+from engine.support import DyingJournal
+from loopwright import Budget, Loop, MaxIterations, MemoryJournal, OnStall, Result, retry, run
 from loopwright.documents import Settings, load
-from loopwright.errors import ConfigurationError, DocumentError
+from loopwright.errors import ConfigurationError, DocumentError, OwnershipLost
 from loopwright.models import Models, ScriptedModel
 from loopwright.prompts import Conversation, prompt
 from loopwright.testing import run_virtual
@@ -238,3 +239,25 @@ def test_wrong_limits_of_a_document_have_a_place(
         loaded(tmp_path, conversation)
     assert all(problem.line == 7 for problem in raised.value.problems)
     assert message in str(raised.value)
+
+
+@pytest.mark.parametrize("at", [0, 21])
+def test_a_new_chain_begins_a_conversation(at: int) -> None:
+    """A chain has a conversation of its own, also after a kill in its middle."""
+    world = World(journal=DyingJournal(at))
+    talk = Loop(
+        prompt(ASK, carried=True, name="ask"),
+        lambda reply: 0.5,
+        until=MaxIterations(5),
+        on_stall=OnStall("fresh", patience=1),
+        name="talk",
+    )
+    if at:
+        with pytest.raises((asyncio.CancelledError, OwnershipLost)):
+            world.run(talk)
+        world.journal.at = 0
+    world.run(talk)
+    expected = [["q1"], ["q1", "a", "q2"], ["q3"], ["q3", "c", "q4"], ["q5"]]
+    assert [
+        texts for number, texts in enumerate(world.asked) if texts not in world.asked[:number]
+    ] == expected

@@ -159,6 +159,25 @@ def test_a_limit_of_the_run_ends_gepa_and_a_failed_case_scores_zero() -> None:
     assert threading.active_count() <= threads + 1
 
 
+async def test_a_cancelled_step_ends_the_thread_of_gepa() -> None:
+    """When the task of the run is cancelled, the thread that waits for an answer gets one, and ends."""
+    asked = asyncio.Event()
+
+    async def reflect(text: str) -> str:
+        asked.set()
+        await asyncio.Event().wait()
+        return text
+
+    task = asyncio.create_task(run(World().made(model=reflect)))
+    await asked.wait()
+    (thread,) = [one for one in threading.enumerate() if one.name == "loopwright gepa"]
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    thread.join(5)
+    assert not thread.is_alive()
+
+
 def test_a_reflection_that_fails_ends_the_step_at_once() -> None:
     """GEPA would ask again; here the error is that of the step, so that `retry` and `on_failure` decide."""
     asked = []

@@ -11,8 +11,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
+from typing import TypedDict
 
 from .._statistics import compared, score_estimate
+from ..engine.run_record import RunOptions
 from ..errors import ConfigurationError
 from ..journal import Entry
 from ..journal.protocol import surviving
@@ -35,6 +37,7 @@ __all__ = [
 
 PASSED, FAILED, ERRORED, UNDECIDED, SKIPPED = "passed", "failed", "errored", "undecided", "skipped"
 STATES = (PASSED, FAILED, ERRORED, UNDECIDED, SKIPPED)
+FIGURES = ("dataset", "counts", "score", "metrics", "worst", "errors")  # of a summary
 Row = Sequence[Json]
 _ERRORS = 5  # that a summary shows
 _SHARD = re.compile(r"[^/]+(?:/eval)?/cases/s([0-9]+)")
@@ -258,14 +261,14 @@ class EvalResult(Record):
     worst: Sequence[Json] = ()
     errors: Sequence[Json] = ()
     usage: Usage = NOTHING
-    rows: Sequence[Row] = ()
+    rows: Sequence[Sequence[Json]] = ()
 
     @classmethod
-    def of(cls, result: Result, rows: Iterable[Row] = ()) -> EvalResult:
+    def of(cls, result: Result, rows: Iterable[Sequence[Json]] = ()) -> EvalResult:
         """Return the result of a run of an evaluation, with the rows that its journal has; see `recorded_rows`."""
         parts = {
             name: result.output[name]
-            for name in ("dataset", "counts", "score", "metrics", "worst", "errors")
+            for name in FIGURES
             if isinstance(result.output, Mapping) and name in result.output
         }
         return cls(
@@ -312,7 +315,7 @@ class EvalResult(Record):
         if gate.max_drop is not None and self.baseline is None:
             raise ConfigurationError("gate: max_drop needs a baseline to compare with; name a run")
         difference = (self.baseline or {}).get("difference")
-        drop = None if gate.max_drop is None else -gate.max_drop
+        drop = None if gate.max_drop is None else 0 - gate.max_drop
         for name, value, least in (
             ("mean", score.get("mean"), gate.mean_at_least),
             ("lower limit", score.get("low"), gate.lower_at_least),
@@ -360,3 +363,23 @@ def _by_case(rows: Sequence[Row]) -> dict[tuple[str, str], float]:
         if score is not None:
             scores.setdefault((case_id, digest), []).append(score)
     return {key: fmean(values) for key, values in scores.items()}
+
+
+class CaseOptions(TypedDict, total=False):
+    """The options of a step that runs cases; `evaluate` explains them."""
+
+    at_once: int
+    repeat: int
+    retry: int
+    most_errors: float
+    show: int
+
+
+class EvaluateOptions(RunOptions, CaseOptions, total=False):
+    """The options of `evaluate`, which explains them."""
+
+    name: str
+    use: Sequence[str]
+    sample: int
+    gate: Gate | None
+    baseline: EvalResult | None

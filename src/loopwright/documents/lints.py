@@ -19,7 +19,7 @@ from ..engine.step import Step
 from ..errors import Problem, TemplateError, nearest
 from ..records.codec import Json
 from ..records.display import money, plural
-from .plan import calls_of_iteration
+from .plan import calls_of_case, calls_of_iteration, cases_of
 from .project import LoadedDocument
 from .schema.document import Action, Document, LoopSpec, PhasedSpec, WaitSpec
 from .schema.fields import SandboxSpec, SandboxWord
@@ -119,44 +119,72 @@ def _small_token_budgets(loaded: LoadedDocument) -> Iterator[Problem]:
 
 
 def _of_models(loaded: LoadedDocument) -> Iterator[Problem]:
-    """Note loops whose judge is the model that writes, and loops whose budget ends them before their limit."""
+    """Note judges that are the model that writes, and budgets that end a loop or an evaluation early."""
     for file, document in loaded.documents.items():
         source: Source = loaded.sources[file]
         for i, step in enumerate(document.steps):
-            if step.loop is None:
+            if (loop := step.loop) is None:
                 continue
-            at = f"steps[{i}].loop."
-            asks = [
-                (place, ask)
-                for place, ask in loaded.asks
-                if place.file == source.file and place.path.startswith(at)
-            ]
-            judges = [(p, a) for p, a in asks if p.path.startswith((f"{at}evaluate", f"{at}until"))]
-            writers = {ask.models[:1] for p, ask in asks if (p, ask) not in judges}
-            for name in {
-                name for _, ask in judges if ask.models[:1] in writers for name in ask.models[:1]
-            }:
-                if not name.startswith("scripted:"):
-                    key = "until" if step.loop.evaluate is None else "evaluate"
-                    yield source.problem(
-                        ("steps", i, "loop", key),
-                        f"the judge is the model that writes, {name}; a model prefers its own texts, so give the judge "
-                        "another model",
-                        code="judge_writes",
-                    )
-            yield from _possible_iterations(loaded, file, step.loop, ("steps", i, "loop"), asks)
+            asks = _asks(loaded, source, f"steps[{i}].loop.")
+            yield from _own_judges(asks)
+            calls = calls_of_iteration(loop, loaded, file)
+            limit = min(condition_limit(loop), CEILING)
+            ends = [*conditions_in(loop.guards), *conditions_in(loop.until)]
+            caps = [value for tag, value in ends if tag == "budget" and isinstance(value, Mapping)]
+            for message in _possible(loaded, caps, asks, calls, limit, "iterations"):
+                yield source.problem(("steps", i, "loop"), message, code="budget_iterations")
+        if (spec := document.eval) is not None:
+            asks = _asks(loaded, source, "eval.")
+            yield from _own_judges(asks)
+            calls = calls_of_case(spec.task, spec, loaded, file)
+            limit = cases_of(spec.dataset, loaded, file) * spec.repeat
+            for message in _possible(loaded, [], asks, calls, limit, "cases"):
+                yield source.problem(("eval",), message, code="budget_iterations")
 
 
-def _possible_iterations(
+_Asks = Sequence[
+    tuple[bool, Problem, "PromptSettings"]
+]  # whether it judges, its place, its settings
+
+
+def _asks(loaded: LoadedDocument, source: Source, at: str) -> _Asks:
+    """Return the model calls below a place. What uses an output on a case is a part of `evaluate`, and writes."""
+    return [
+        (_JUDGES.match(place.path, len(at)) is not None, place, ask)
+        for place, ask in loaded.asks
+        if place.file == source.file and place.path.startswith(at)
+    ]
+
+
+_JUDGES = re.compile(r"evaluate(?!.*\bdataset\.run\b)|until|candidates\.judge")
+
+
+def _own_judges(asks: _Asks) -> Iterator[Problem]:
+    """Note each model that judges what it writes, at its first judge."""
+    writers = {ask.models[:1] for judges, _, ask in asks if not judges}
+    own: dict[str, Problem] = {}
+    for judges, place, ask in asks:
+        if judges and ask.models and ask.models[:1] in writers:
+            own.setdefault(ask.models[0], place)
+    for name, place in own.items():
+        if not name.startswith("scripted:"):
+            message = (
+                f"the judge is the model that writes, {name}; a model prefers its own texts, so give the judge "
+                "another model"
+            )
+            at = place.file, place.line, place.column, place.path
+            yield Problem(*at, message, code="judge_writes")
+
+
+def _possible(
     loaded: LoadedDocument,
-    file: str,
-    loop: LoopSpec,
-    at: Location,
-    asks: Sequence[tuple[Problem, PromptSettings]],
-) -> Iterator[Problem]:
-    """Note a budget in dollars that ends a loop before its limit of iterations, if its calls cost what they may."""
-    ends = [*conditions_in(loop.guards), *conditions_in(loop.until)]
-    caps = [value for tag, value in ends if tag == "budget" and isinstance(value, Mapping)]
+    caps: Sequence[Mapping[str, Json]],
+    asks: _Asks,
+    calls: int,
+    limit: int,
+    unit: str,
+) -> Iterator[str]:
+    """Say that a budget in dollars ends before `limit` iterations or cases of so many calls, if these cost what they may."""
     budgets: list[Json] = [cap.get("usd") for cap in caps]
     budgets.append(loaded.budget.usd if loaded.budget is not None else None)
     usd = min((each for each in budgets if isinstance(each, int | float)), default=None)
@@ -166,7 +194,7 @@ def _possible_iterations(
     from ..models.registry import price_of, split_model, worst_case
 
     prices, dearest = loaded.resources["models"].prices, 0.0
-    for _, ask in asks:
+    for _, _, ask in asks:
         for name in ask.models[:1]:
             provider, model = split_model(name)
             request = Request(
@@ -174,15 +202,12 @@ def _possible_iterations(
             )
             price = price_of(provider, model, prices, base_url=ask.base_url)
             dearest = max(dearest, worst_case(request, price).usd)
-    calls, limit = calls_of_iteration(loop, loaded, file), min(condition_limit(loop), CEILING)
     if not dearest or not calls or (possible := int(usd / (dearest * calls))) >= limit:
         return
-    count = f"about {possible}" if possible else "less than one"
-    yield loaded.sources[file].problem(
-        at,
-        f"with this budget {count} of {limit} iterations may be possible: one makes up to {plural(calls, 'call')}, and "
-        f"a call may cost {money(dearest)}; raise usd, or limit the replies with max_tokens",
-        code="budget_iterations",
+    count = f"about {possible:,}" if possible else "less than one"
+    yield (
+        f"with this budget {count} of {limit:,} {unit} may be possible: one makes up to {plural(calls, 'call')}, and "
+        f"a call may cost {money(dearest)}; raise usd, or limit the replies with max_tokens"
     )
 
 

@@ -233,7 +233,7 @@ def _described(step: StepSpec) -> dict[str, Json]:
 
 
 def _evaluation(spec: EvalSpec, loaded: LoadedDocument, file: str) -> dict[str, Json]:
-    cases = _cases(spec.dataset, loaded, file)
+    cases = cases_of(spec.dataset, loaded, file)
     return {
         "dataset": spec.dataset.file, "cases": cases, "repeat": spec.repeat, "task": spec.task.kind,
     }  # fmt: skip
@@ -323,6 +323,12 @@ def _calls(action: Action, loaded: LoadedDocument, file: str) -> int:
     elif action.each is not None:
         tries *= action.each.max_retries + 1 if action.each.on_failure == "retry" else 1
         own += _calls(action.each.execute, loaded, file) * (action.each.max_items or MOST_ITEMS)
+    elif (improved := action.gepa) is not None:
+        judged = sum(_evaluation_calls(one, loaded, file) for one in evaluators(improved))
+        # The last proposal may begin just before the limit: two minibatches of three cases, and all cases.
+        cases = improved.max_metric_calls + 6 + cases_of(improved.dataset, loaded, file)
+        own += cases * (_calls(improved.run, loaded, file) + judged)
+        own += improved.max_metric_calls // 3 + 1  # a reflection follows on a minibatch
     elif action.workflow is not None:
         called = loaded.calls.get((file, action.workflow), "")
         child = loaded.documents.get(called)
@@ -336,16 +342,16 @@ def _calls_of(document: Document, loaded: LoadedDocument, file: str) -> int:
     """Return the maximum of model calls of a document."""
     if document.eval is None:
         return sum(_calls(step, loaded, file) for step in document.steps)
-    calls = _case_calls(document.eval.task, document.eval, loaded, file)
-    return calls * _cases(document.eval.dataset, loaded, file) * document.eval.repeat
+    calls = calls_of_case(document.eval.task, document.eval, loaded, file)
+    return calls * cases_of(document.eval.dataset, loaded, file) * document.eval.repeat
 
 
-def _cases(data: DatasetFile, loaded: LoadedDocument, file: str) -> int:
+def cases_of(data: DatasetFile, loaded: LoadedDocument, file: str) -> int:
     """Return how many cases of a data set are run at most."""
     return loaded.cases.get(Path(os.path.realpath(Path(file).parent / data.file)), 1)
 
 
-def _case_calls(
+def calls_of_case(
     action: Action, judged: EvalSpec | DatasetSpec, loaded: LoadedDocument, file: str
 ) -> int:
     """Return the maximum of model calls for one case."""
@@ -366,6 +372,9 @@ def calls_of_iteration(loop: LoopSpec, loaded: LoadedDocument, file: str) -> int
         if several.combine is not None:
             own += _calls(several.combine, loaded, file) + judged
         several = max(several.n, several.first or 0)
+    if loop.confirm is not None:  # the output and its base are measured anew, in stages
+        default = 3 if any(one.dataset is not None for one in evaluators(loop)) else 12
+        own += 2 * judged * (loop.confirm.stages[-1] if loop.confirm.stages else default)
     return each * (several or 1) + own
 
 
@@ -411,10 +420,10 @@ def _evaluation_calls(evaluator: EvaluateSpec, loaded: LoadedDocument, file: str
     if evaluator.score is not None and evaluator.score.of is not None:
         result += _calls(evaluator.score.of, loaded, file)
     if (data := evaluator.dataset) is not None:
-        own = _case_calls(data.run, data, loaded, file) * data.repeat
+        own = calls_of_case(data.run, data, loaded, file) * data.repeat
         # The output and its parent on the minibatch.
         size = 0 if data.minibatch is None else 2 * data.minibatch.size
-        result += own * (_cases(data, loaded, file) + size)
+        result += own * (cases_of(data, loaded, file) + size)
     return result
 
 

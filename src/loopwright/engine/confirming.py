@@ -102,7 +102,7 @@ async def confirmed(loop_run: LoopRun, item: Iteration) -> Evaluation:
             path = f"confirm/{side}-{len(new[side]) + 1}"
             value = await loop_run.ctx.call(path, loop.evaluate, measured[side].output)
             new[side].append(one := metrics.scored(as_evaluation(value)))
-            failed = item.number and side == "candidate" and one.refused
+            failed = item.number and side == "candidate" and one.passed is False
             side = deciding.send(None if failed else _sample(one, metrics.objective))
     except StopIteration as end:
         record = end.value

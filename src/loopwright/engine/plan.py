@@ -331,6 +331,9 @@ def values_of(item: Iteration) -> dict[str, float]:
     objectives = {one.name: one.rank for one in item.measures if one.objective}
     if len(objectives) > 1 or item.evaluation is None:
         return objectives
+    cases: Json = item.evaluation.details.get("samples", {}).get("score")
+    if isinstance(cases, Mapping):
+        return dict(cases)
     return {one.name: float(one.passed) for one in item.evaluation.criteria}
 
 

@@ -17,7 +17,7 @@ from typing import ClassVar, Unpack
 
 from ..datasets import Case, Dataset
 from ..datasets.dataset import HELD_OUT
-from ..datasets.results import PASSED, Scores, groups_of, paired, score_of
+from ..datasets.results import PASSED, CaseOptions, Scores, groups_of, paired, score_of
 from ..engine.context import Context, Scope
 from ..engine.step import (
     CompositeStep,
@@ -30,7 +30,7 @@ from ..errors import ConfigurationError
 from ..records import Criterion, Evaluation, Reason, Result, Status, codec
 from ..records.codec import Json
 from ..records.typed import Value
-from .cases import LOOK, CaseOptions, OverCases, cases_of, planned
+from .cases import LOOK, OverCases, cases_of, planned
 from .gates import Check
 
 __all__ = ["DatasetEvaluator", "Minibatch", "on_cases"]
@@ -96,11 +96,16 @@ class HeldOut(CompositeStep[int, Json]):
         assert scope is not None
         history, digest = scope.history, self.cases.dataset.digest
         chosen = next(item for item in history if item.number == value)
-        first = next((item.output for item in history if item.output is not None), None)
-        beginning = scope.initial if scope.baseline is not None else first
+        first = next((item for item in history if item.output is not None), None)
+        starts: tuple[Json, Mapping[str, Json] | None] = (scope.initial, None)
+        if scope.baseline is None and first is not None:
+            starts = (first.output, first.files)
         looks = await ctx.call("look", LOOK, digest)
         outcomes: dict[str, Scores] = {}
-        for part, output in (("beginning", beginning), ("result", chosen.output)):
+        parts = {"beginning": starts, "result": (chosen.output, chosen.files)}
+        for part, (output, files) in parts.items():
+            if scope.files is not None:
+                await scope.files.show(files)
             scores = await self.cases.scored(output, ctx.child(ctx.below(part)))
             if self.cases.failed(scores):
                 raise self.cases.failure(scores, ctx.below(part)).to_error()
@@ -128,6 +133,7 @@ class DatasetEvaluator(CompositeStep[object, Evaluation]):
     """Evaluates an output by the cases of a data set. See `on_cases`."""
 
     noun: ClassVar[str] = "evaluator"
+    has_cases: ClassVar[bool] = True
     name: str
     cases: OverCases
     minibatch: Minibatch | None = None
@@ -219,7 +225,8 @@ class DatasetEvaluator(CompositeStep[object, Evaluation]):
         return Evaluation(
             None if score is None else min(1.0, max(0.0, score["mean"])),
             undecided=score is None,
-            passed=None if score is None else counts[PASSED] == scores.total,
+            # Without a verdict unless all have passed: a case that failed refuses nothing, the mean counts.
+            passed=counts[PASSED] == scores.total or None,
             feedback="\n".join(
                 part for part in (_counted(summary), lessons or _listed(worst)) if part
             ),
@@ -228,7 +235,7 @@ class DatasetEvaluator(CompositeStep[object, Evaluation]):
                 for row in shown[:MOST_CRITERIA]
             ),
             metrics=summary["metrics"],
-            # A confirmation compares outputs case by case.
+            # A confirmation and a choice of parents compare outputs case by case.
             details={self.name: {**summary, "worst": worst}, "samples": {"score": means}},
         )
 

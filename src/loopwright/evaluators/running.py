@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Unpack
 
 from ..datasets import Case, Dataset
-from ..datasets.results import EvalResult, Gate, Scores, groups_of, recorded_rows
+from ..datasets.results import (
+    CaseOptions,
+    EvalResult,
+    EvaluateOptions,
+    Gate,
+    Scores,
+    groups_of,
+    recorded_rows,
+)
 from ..engine.functions import wait_shortly
 from ..engine.run import run
 from ..engine.run_record import RunOptions
@@ -17,20 +25,10 @@ from ..errors import ConfigurationError
 from ..journal import Journal
 from ..journal.open import using
 from ..records import codec
-from .cases import CaseOptions, OverCases, cases_of, planned
+from .cases import OverCases, cases_of, planned
 from .gates import Check
 
 __all__ = ["evaluate", "evaluate_sync", "recorded_evaluation"]
-
-
-class EvaluateOptions(RunOptions, CaseOptions, total=False):
-    """The options of `evaluate`, which explains them."""
-
-    name: str
-    use: Sequence[str]
-    sample: int
-    gate: Gate | None
-    baseline: EvalResult | None
 
 
 def evaluation(
@@ -167,7 +165,7 @@ async def recorded_evaluation(journal: Journal | str, run_id: str) -> EvalResult
 
     Raises:
         RunNotFound: if there is no such run.
-        ConfigurationError: if the run is no evaluation.
+        ConfigurationError: if the run is not an evaluation.
 
     Example:
         >>> import asyncio
@@ -182,5 +180,5 @@ async def recorded_evaluation(journal: Journal | str, run_id: str) -> EvalResult
         entries = await store.entries(result.run_id)
     rows = recorded_rows(entries)
     if not rows and not (isinstance(result.output, dict) and "counts" in result.output):
-        raise ConfigurationError(f"{result.run_id}: it is no evaluation of a data set")
+        raise ConfigurationError(f"{result.run_id}: it is not an evaluation of a data set")
     return EvalResult.of(result, rows)

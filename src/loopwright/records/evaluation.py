@@ -198,16 +198,6 @@ class Evaluation(Record):
             return True
         return self.verdicts is not None
 
-    @property
-    def refused(self) -> bool:
-        """Whether a check refused the output. Cases of a data set that did not pass refuse nothing: their mean counts."""
-        if self.passed is not False:
-            return False
-        tables = [one for one in self.details.values() if isinstance(one, Mapping)]
-        counts = [one["counts"] for one in tables if "counts" in one and "minibatch" not in one]
-        failed = (isinstance(c, Mapping) and c.get("passed", 0) < sum(c.values()) for c in counts)
-        return not any(failed)
-
     def answer(self, sentence: str) -> bool | None:
         """Return the answer to a sentence of `until`; None if it is undecided or was not asked."""
         # A record of an earlier version has one verdict for all sentences.

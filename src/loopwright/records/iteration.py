@@ -504,8 +504,7 @@ class Iteration(Record, Generic[In, Out]):
         """Whether its value of an objective counts: it is eligible, no check refused it, and a file changed."""
         # Without a changed file, a better value is noise.
         changed = self.files is None or self.files.get("files") != 0
-        refused = self.evaluation is not None and self.evaluation.refused
-        return self.eligible and not refused and changed
+        return self.eligible and self.passed is not False and changed
 
     @property
     def can_satisfy(self) -> bool:

@@ -340,7 +340,9 @@ class Result(Record, Generic[Out]):
         workspace: where the files of its workspace are: `folder`, `base`, `commit`, `tree`, the
             `iteration` they come from, and the `branch` or `patch` that was made. None without one.
         held_out: the figures of held-out tests by the name of their evaluator: `passing`, `total`, `score`,
-            the `visible` score of the same files, and the `gap` between the two. None without such tests.
+            the `visible` score of the same files, and the `gap` between the two. Of the held-out cases of a data
+            set also the scores of the `beginning` and the `result`, their paired `difference`, and the number of
+            `looks` in `dataset`. None without such tests.
         explored_iterations: the iterations after the normal end, of a loop that explores. They are not in
             `history`, and `usage` counts them.
 
@@ -393,6 +395,12 @@ class Result(Record, Generic[Out]):
     def front(self) -> list[Iteration[Any, Out]]:
         """The iterations that no other one is better than in all objectives; none with fewer than two objectives."""
         return self.history.front
+
+    @property
+    def chains(self) -> dict[int, Iteration[Any, Out]]:
+        """The best iteration of each chain of a loop by its number; none in a loop that never began a new one."""
+        anew = any(item.chain > 1 for item in self.history)
+        return self.history.chains if anew else {}
 
     @property
     def iterations(self) -> int:
@@ -473,6 +481,10 @@ class Result(Record, Generic[Out]):
             data["held_out"] = dict(self.held_out)
         if front := self.front:
             data["front"] = [item.number for item in front]
+        if chains := self.chains:
+            data["chains"] = [
+                {"chain": number, "best": item.number} for number, item in chains.items()
+            ]
         if self.explored_iterations:
             data["explored_iterations"] = self.explored_iterations
         return data

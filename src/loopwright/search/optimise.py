@@ -221,7 +221,7 @@ class Proposals:
         if by == "cma":
             if self.evolution is None or self.evolution[0] != plan.chain:
                 start = self.chosen.get(plan.parent)
-                self.evolution = plan.chain, Evolution(space, start, count, random)
+                self.evolution = plan.chain, Evolution(space, start, self.trials, count, random)
             optimiser, self.asked = self.evolution[1], number
         else:
             self.study = optimiser = self.study or Study(space, self.optimise.startup)

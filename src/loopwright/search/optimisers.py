@@ -22,7 +22,7 @@ __all__ = ["OPTIMISERS", "Evolution", "Parameters", "Study", "Trial"]
 OPTIMISERS = ("random", "tpe", "nsga2", "cma")
 POPULATION = 50  # of nsga2, as Optuna has it
 # The first step of cma, as a share of each range: at an unknown point, and at one that others found.
-WIDE, NARROW = 0.3, 0.1
+WIDE, NARROW = 0.3, 0.01
 
 Parameters = Mapping[str, Json]
 
@@ -128,6 +128,7 @@ class Evolution:
         self,
         space: Mapping[str, Parameter],
         start: Parameters | None,
+        trials: Sequence[Trial],
         count: int,
         random: Random,
     ) -> None:
@@ -144,6 +145,17 @@ class Evolution:
             random.random() if start is None else item.position(start[name])
             for name, item in space.items()
         ]
+        step = WIDE
+        if start is not None:
+            # The spread of the best trials around the start: what the others found says how far to look.
+            known = sorted((t.value, nth) for nth, t in enumerate(trials) if t.value is not None)
+            best = [trials[nth] for _, nth in known[: max(4, len(known) // 10)]]
+            far = [
+                (item.position(trial.parameters[name]) - place) ** 2
+                for trial in best
+                for (name, item), place in zip(space.items(), point, strict=True)
+            ]
+            step = min(max(math.sqrt(sum(far) / max(len(far), 1)), NARROW), WIDE)
         # Whole asks in a generation of the usual size.
         self.popsize = count * math.ceil((4 + int(3 * math.log(len(point)))) / count)
         options = {
@@ -157,9 +169,7 @@ class Evolution:
             "signals_filename": "",
         }
         with warnings.catch_warnings(action="ignore"):
-            self.strategy = cma.CMAEvolutionStrategy(
-                point, WIDE if start is None else NARROW, options
-            )
+            self.strategy = cma.CMAEvolutionStrategy(point, step, options)
 
     def ask(self, by: str, count: int, random: Random) -> list[dict[str, Json]]:
         """Return sets of parameters from the present distribution; take the value of each afterwards."""

@@ -7,11 +7,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from itertools import count
+from queue import SimpleQueue
+from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +20,7 @@ from .._extras import require
 from ..datasets import Case, Dataset
 from ..engine.composites import run_all
 from ..engine.context import Context, Scope
+from ..engine.functions import in_thread
 from ..engine.step import (
     CompositeStep,
     EvaluatorLike,
@@ -137,24 +139,16 @@ class Gepa(CompositeStep[object, "dict[str, str]"]):
         from gepa.utils import NoImprovementStopper
 
         optimize: Any = library  # its type knows no adapter that is not a class of its own
-        loop, numbers = asyncio.get_running_loop(), count(1)
-        jobs: asyncio.Queue[Job | None] = asyncio.Queue()
-        answer: Future[Any] = Future()  # to the job that GEPA waits for
-        ended = False
-
-        def receive(job: Job, reply: Future[Any]) -> None:
-            nonlocal answer
-            answer = reply
-            jobs.put_nowait(job)
-            if ended:
-                reply.set_exception(_EndedError())
+        questions: SimpleQueue[tuple[Job | None, Any]] = SimpleQueue()
+        numbers, ended = count(1), False
+        reply: Future[Any] = Future()
 
         # In the thread of GEPA.
 
         def ask(job: Job) -> Any:
-            reply: Future[Any] = Future()
-            loop.call_soon_threadsafe(receive, job, reply)
-            return reply.result()
+            answer: Future[Any] = Future()
+            questions.put((job, answer))
+            return answer.result()
 
         def evaluated(batch: Sequence[Case], texts: dict[str, str], capture_traces: bool) -> Any:
             cases = [(f"call-{next(numbers):04}", case) for case in batch]
@@ -162,9 +156,10 @@ class Gepa(CompositeStep[object, "dict[str, str]"]):
             outputs = [row["Generated Outputs"] for row in rows]
             return EvaluationBatch(outputs, [row.pop("score") for row in rows], rows)
 
-        def optimised() -> Any:
+        def optimised() -> None:
+            found = None
             try:
-                return optimize(
+                found = optimize(
                     self.texts,
                     *(list(part) for part in self.data),
                     adapter=SimpleNamespace(
@@ -183,23 +178,30 @@ class Gepa(CompositeStep[object, "dict[str, str]"]):
                     seed=ctx.random.getrandbits(32),
                 )
             except _EndedError:
-                return None
+                pass
             except Exception as error:  # of GEPA, of any kind
-                return StepError(f"GEPA ended by {error!r}", path=ctx.path, kind="gepa_failed")
-            finally:
-                loop.call_soon_threadsafe(jobs.put_nowait, None)
+                found = StepError(f"GEPA ended by {error!r}", path=ctx.path, kind="gepa_failed")
+            questions.put((None, found))
+
+        def following() -> tuple[Job | None, Any]:
+            job, reply = questions.get()
+            if ended and job is not None:  # the step was cancelled while it waited here
+                reply.set_exception(_EndedError())
+            return job, reply
 
         # In the task of the step, so that limits, questions and cancellations act as in each step.
-        thread = loop.run_in_executor(None, optimised)
+        Thread(target=optimised, name="loopwright gepa", daemon=True).start()
         try:
-            while (job := await jobs.get()) is not None:
-                done = await job()
-                answer.set_result(done)
+            while True:
+                job, reply = await in_thread(following)
+                if job is None:
+                    break
+                reply.set_result(await job())
         finally:
             ended = True
-            if not answer.done():
-                answer.set_exception(_EndedError())
-        found = await thread
+            if isinstance(reply, Future) and not reply.done():
+                reply.set_exception(_EndedError())
+        found: Any = reply
         if isinstance(found, StepError):
             raise found
         scores = found.val_aggregate_scores

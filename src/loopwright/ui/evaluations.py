@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from ..datasets import Case
-from ..datasets.results import ERRORED, EvalResult, Gate, recorded_rows
+from ..datasets import Case, Dataset
+from ..datasets.results import ERRORED, FIGURES, EvalResult, Gate, recorded_rows
 from ..errors import LoopwrightError, RunNotFound
 from ..evaluators.cases import OverCases
 from ..journal import Entry, Journal, RunInfo, surviving
@@ -37,13 +37,15 @@ class CaseRow:
     shard: int
     began: float
     ended: float = 0.0
-    last: int = 0  # the number of its last entry
+    first: int = 0  # the numbers of its first and its last entry
+    last: int = 0
     place: float = math.inf  # in its shard, once that is complete
     state: str = RUNNING
     score: float | None = None
     digest: str = ""
     usage: Usage = NOTHING
     parts: dict[str, int] = field(default_factory=dict)
+    path: str = ""
 
     @property
     def seconds(self) -> float:
@@ -79,9 +81,10 @@ class RecordedCases:
             elif found[2]:
                 case_id = found[2].replace("%2F", "/").replace("%25", "%")
                 row = self._row(shard, case_id, int(found[3] or 1), entry.at)
+                row.path = entry.path[: found.start(4) - 1]
                 row.ended = max(row.ended, entry.at + entry.seconds)
                 row.usage += entry.usage
-                row.last = entry.seq
+                row.first, row.last = row.first or entry.seq, entry.seq
                 if entry.error is not None:
                     row.parts["error"] = entry.seq
                 elif entry.kind == "finished" and found[4] in _PARTS:
@@ -147,21 +150,27 @@ def case_json(row: CaseRow, read: Read) -> dict[str, Json]:
     return data
 
 
-def cases_of_file(info: RunInfo, entries: Sequence[Entry]) -> dict[str, Case]:
-    """Return the cases of an evaluation by ID, as their file has them; without those that were changed since."""
+def dataset_of(info: RunInfo) -> Dataset | None:
+    """Return the cases that an evaluation ran, as their file has them now; None if its document cannot be read."""
     from .sources import SourceSettings, load_again
 
-    recorded = {row[0]: row[4] for row in recorded_rows(entries)}
     try:
         steps = [load_again(info, SourceSettings(), execute=False).step]
     except LoopwrightError:  # of a Python program, or the document is not there any more
-        return {}
+        return None
     while steps:
         step = steps.pop()
         if isinstance(step, OverCases):
-            return {case.id: case for case in step.dataset if recorded.get(case.id) == case.digest}
+            return step.dataset
         steps += step.parts()
-    return {}
+    return None
+
+
+def cases_of_file(info: RunInfo, entries: Sequence[Entry]) -> dict[str, Case]:
+    """Return the cases of an evaluation by ID, as their file has them; without those that were changed since."""
+    recorded = {row[0]: row[4] for row in recorded_rows(entries)}
+    found = dataset_of(info) or ()
+    return {case.id: case for case in found if recorded.get(case.id) == case.digest}
 
 
 def cases_in(entries: Sequence[Entry]) -> Iterator[dict[str, Json]]:
@@ -188,30 +197,45 @@ def recorded_evaluation(
 ) -> EvalResult:
     """Return the result of a recorded evaluation; see `evaluated`."""
     cases, read = RecordedCases.of(entries)
-    return evaluated(
-        EvalResult.of(recorded_result(info, entries)), info, cases, cases.listed(read), before
-    )
+    output = recorded_result(info, entries).output
+    return evaluated(info, output, cases, cases.listed(read), before)
 
 
 def evaluated(
-    shown: EvalResult,
     info: RunInfo,
+    output: Json,
     cases: RecordedCases,
     rows: Sequence[CaseRow],
     before: EvalResult | None,
 ) -> EvalResult:
-    """Return a result, so far if the run has not ended, with its cases, its comparison and its gate."""
-    wanted = info.source.get("eval") or {}
-    counts = shown.counts or Counter(row.state for row in rows)
-    listed = [[row.id, row.score, row.state, 0, row.digest] for row in rows]
-    shown = replace(shown, counts=counts, rows=listed)
+    """Return the result of an evaluation, so far if it has not ended, with its comparison and its gate."""
+    figures = output if isinstance(output, dict) else {}
+    shown = EvalResult(
+        info.run_id, info.status, info.detail,
+        **{name: figures[name] for name in FIGURES if name in figures},
+        usage=info.usage or sum((row.usage for row in rows), NOTHING),
+        rows=[[row.id, row.score, row.state, 0, row.digest] for row in rows],
+    )  # fmt: skip
+    if not shown.counts:
+        shown = replace(shown, counts=Counter(row.state for row in rows))
     if before is not None:
         shown = shown.compared(before, cases.groups)
-    gate = Gate(**wanted.get("gate", {}))
-    # One of its limits needs a baseline, which may have been deleted.
-    if gate == Gate() or (gate.max_drop is not None and before is None):
-        return shown
-    return shown.gated(gate)
+    gate = Gate(**(info.source.get("eval") or {}).get("gate", {}))
+    if before is None:
+        gate = replace(gate, max_drop=None)
+    return shown.gated(gate) if figures and gate != Gate() else shown
+
+
+def score_text(score: Mapping[str, Json] | None) -> str:
+    """Return a mean score with its interval, and how that was computed."""
+    if score is None:
+        return "none"
+    count = texts.plural(score["n"], "case")
+    if score["clusters"] < score["n"]:
+        count = f"{score['n']:,} scores in {texts.plural(score['clusters'], 'group')}"
+    if score["low"] is None:
+        return f"{score['mean']:.3f}  no interval, {count}"
+    return f"{score['mean']:.3f}  [{score['low']:.3f}, {score['high']:.3f}]  {score['method']}, {count}"
 
 
 def paired_text(compared: Mapping[str, Json]) -> str:

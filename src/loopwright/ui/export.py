@@ -206,10 +206,10 @@ def _foreign(form: str, info: RunInfo, entries: Sequence[Entry], _: Path | None)
 
 
 def _cases(info: RunInfo, entries: Sequence[Entry], __: Path | None) -> str:
-    """Return a JSON line for each run of a case. Raises ConfigurationError if the run is no evaluation of a data set."""
+    """Return a JSON line for each run of a case. Raises ConfigurationError if the run is not an evaluation of a data set."""
     if not is_evaluation(entries):
         raise ConfigurationError(
-            f"--format cases.jsonl: {info.run_id} is no evaluation of a data set"
+            f"--format cases.jsonl: {info.run_id} is not an evaluation of a data set"
         )
     from .evaluations import cases_in  # loads data sets, which other exports need not
 

@@ -8,7 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from loopwright import Evaluation, Loop, MaxIterations, Passed, Workflow, Workspace, run_sync, shell
+from loopwright import (
+    Evaluation,
+    Loop,
+    MaxIterations,
+    OnStall,
+    Passed,
+    Workflow,
+    Workspace,
+    run_sync,
+    shell,
+)
 from loopwright.ui.cli import main
 
 from .conftest import Repo
@@ -279,3 +289,23 @@ def test_loops_without_a_workspace_have_no_new_fields(tmp_path: Path) -> None:
     assert "files" not in result.history[0].to_json()
     assert "workspace" not in result.to_json()
     assert Passed() is not None
+
+
+def test_a_fresh_chain_begins_with_the_files_of_the_start(repo: Repo) -> None:
+    """The branch has a commit for each iteration that led to the result: those of its chain."""
+    scores = iter([0.2, 0.3, 0.1, 0.4, 0.6])
+    loop = Loop(
+        shell(COUNT, name="edit"),
+        lambda output: next(scores),
+        max_iterations=5,
+        min_score=0.9,
+        name="fix",
+        workspace=Workspace(repo.folder, branch="b", commits="iterations"),
+        on_stall=OnStall("fresh", patience=1),
+    )
+    result = run_sync(loop, run_id="r")
+    assert [item.output for item in result.history] == ["1", "2", "3", "1", "2"]
+    assert [(item.parent, item.chain) for item in result.history][3:] == [(0, 2), (None, 2)]
+    trailers = repo.git("log", "--format=%(trailers:key=Loopwright-Iteration,valueonly)", "main..b")
+    assert trailers.split() == ["5", "4"]
+    assert repo.git("show", "b:n.txt") == "2"

@@ -50,7 +50,7 @@ def test_custom_weights_are_renormalised() -> None:
 
 
 def test_half_of_the_criteria_must_be_there() -> None:
-    """With fewer than half of a preset's criteria it is no evaluation by it; missing ones count as false."""
+    """With fewer than half of a preset's criteria it is not an evaluation by it; missing ones count as false."""
     weights = preset("moderate", "validation")
     few = {"schema_compliance": {"matches_schema": True, "correct_types": True}}
     assert weighted(few, weights) is None

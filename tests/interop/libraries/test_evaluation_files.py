@@ -24,10 +24,10 @@ from pydantic_evals.reporting import EvaluationReportAdapter
 
 from loopwright import Case, Dataset, evaluate
 from loopwright.datasets.exports import inspect_log, pydantic_evals_report
-from loopwright.datasets.files import read_foreign, read_source
 from loopwright.evaluators import check
 from loopwright.interop import as_evaluator
 from loopwright.testing import run_virtual
+from loopwright.ui.conversion import converted
 
 CASES = [
     Case({"question": "2 + 2"}, "4", id="sum", metadata={"kind": "easy"}),
@@ -159,13 +159,16 @@ def test_we_read_judges_of_pydantic_evals(tmp_path: Path) -> None:
     theirs = TheirDataset(name="x", cases=[TheirCase(name="a", inputs="q")], evaluators=[judge])
     file = tmp_path / "cases.yaml"
     theirs.to_file(file)
-    foreign = read_foreign(read_source(file, file.name)).checked()
-    criterion = (
-        "{% raw %}It is polite {{x}}.{% endraw %}\n\nThe expected output:\n{{ case.expected }}"
-    )
-    assert foreign.evaluate[0].value == {
-        "judge": {"criterion": criterion, "model": "openai:gpt-4o"}
-    }
+    found = converted(file)
+    assert found is not None
+    assert found.document.eval is not None
+    written = found.document.eval.evaluate
+    assert isinstance(written, list)
+    judge_spec = written[0].judge_spec
+    assert judge_spec is not None
+    assert judge_spec.model == "openai:gpt-4o"
+    literal = "{% raw %}It is polite {{x}}.{% endraw %}"
+    assert judge_spec.criterion == f"{literal}\n\nThe expected output:\n{{{{ case.expected }}}}"
 
 
 SAMPLES = [

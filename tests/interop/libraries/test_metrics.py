@@ -101,7 +101,7 @@ class TestPydanticEvals:
         """Spans are not measured, and durations only of the task on a case, so their evaluators would judge nothing."""
         with pytest.raises(ConfigurationError):
             as_evaluator(HasMatchingSpan({}))
-        error = result_of(MaxDuration(1.0), "x").error
+        error = result_of(MaxDuration(1.0), "x").history[0].error
         assert (error.kind, "reads the duration of the task" in error.message) == (
             "evaluator_broken",
             True,

@@ -33,6 +33,7 @@ NEEDS = {
     "a model": ("run polish.yaml", "measure judge polish.yaml#improve", "measure judge duel.yaml"),
     "a coding agent": ("until pytest", "until make", "agents try"),
     "a database": ("worker", "submit", "journal init postgres", "journal move postgres", "journal prune"),
+    "a data set": ("eval",),
     "a person or a server": ("ui", "mcp", "serve", "doctor"),
     "a folder from elsewhere": ("journal adopt backup",),
     "a run that failed, see test_retrying.py": ("retry",),
@@ -204,6 +205,7 @@ FORMS = {
     ("--model", "agents"): "agents have names of their own for models",
     ("--out", "convert"): "several documents",
     ("--out", "measure limits"): "several files",
+    ("--resume", "eval"): "the run",
     ("--queue", "worker start"): "how many runs it takes of the queue",
 }
 

@@ -128,7 +128,7 @@ def test_the_first_command_of_the_readme(folder: Project) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        ("--session", "loop", "--permissions", "read", "--price", "3,15"),
+        ("--session", "loop", "--permissions", "read", "--price", "3,15", "--on-stall", "last"),
         ("--sandbox", "none", "--on-stall", "stop", "--patience", "1", "--keep", "last"),
         ("--judge", "The answer is stated.", "--model", "openai:any", "--replies", "replies.yaml"),
         ("--max-usd", "9", "--max", "3", "--max-time", "5m", "--check-timeout", "1m", "--no-merge"),

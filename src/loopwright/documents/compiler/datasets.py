@@ -13,12 +13,12 @@ from ...evaluators.dataset import Minibatch, on_cases
 from ...evaluators.running import evaluation
 from ...records.codec import Json
 from ..schema.datasets import DatasetFile, ErrorsSpec, SplitNames, share_of
-from ..schema.document import DatasetSpec, EvalSpec
+from ..schema.document import Action, DatasetSpec, EvalSpec
 from ..yaml.reader import Location
 from .compilation import Compilation
 from .evaluators import compile_evaluators
 
-__all__ = ["compile_dataset", "compile_eval"]
+__all__ = ["compile_dataset", "compile_eval", "compile_gepa"]
 
 # `case` and, as the sign that it is the case of a data set and not a step of that name, a member of it.
 CASE = ("case", "case.inputs")
@@ -30,7 +30,8 @@ def compile_eval(compilation: Compilation, spec: EvalSpec, at: Location) -> Over
     changes = compilation.project.settings.evaluation
     given = {name: changes[name] for name in ("use", "repeat", "at_once") if name in changes}
     if "most" in changes:
-        given["errors"] = spec.errors.model_copy(update={"most": changes["most"]})
+        errors = spec.errors or ErrorsSpec()
+        given["errors"] = errors.model_copy(update={"most": changes["most"]})
     spec, sample = spec.model_copy(update=given), changes.get("sample", 0)
     data = _data(compilation, spec.dataset, (*at, "dataset"))
     inner = compilation.with_names(CASE)
@@ -63,6 +64,26 @@ def compile_dataset(compilation: Compilation, spec: DatasetSpec, at: Location) -
     return compilation.attempt(at, make)
 
 
+def compile_gepa(compilation: Compilation, action: Action, name: str, at: Location) -> Step | None:
+    """Compile texts that GEPA improves; None if they have problems."""
+    from ...search import gepa
+
+    assert action.gepa is not None
+    spec, path = action.gepa, (*at, "gepa")
+    data = _data(compilation, spec.dataset, (*path, "dataset"))
+    inner = compilation.with_names(CASE)
+    run = inner.action(spec.run, spec.run.name or "run", (*path, "run"))
+    judge = compile_evaluators(inner, spec, path)
+    asked = {"prompt": "{{ value }}"} | ({"model": spec.model} if spec.model else {})
+    model = compilation.action(Action.model_validate(asked), "reflect", (*path, "model"))
+    if data is None or run is None or judge is None or model is None:
+        return None
+    limits = spec.model_dump(include={"max_metric_calls", "patience"})
+    return compilation.attempt(
+        path, lambda: gepa(spec.optimise, run, data, judge, model=model, name=name, **limits)
+    )
+
+
 def _names(use: SplitNames | None) -> list[str]:
     return [use] if isinstance(use, str) else [*(use or ())]
 
@@ -79,6 +100,10 @@ def _data(compilation: Compilation, spec: DatasetFile, at: Location) -> Dataset 
     file = compilation.sent(spec.file, place)
     if len(compilation.problems) > before:
         return None
+    if file.is_dir():
+        compilation.project.sent.pop()
+        for part in sorted(file.iterdir()):
+            compilation.sent(f"{spec.file}/{part.name}", place)
     options = spec.model_dump(include={"split", "group", "fields", "salt"})
     try:
         data = Dataset.load(file, **options)

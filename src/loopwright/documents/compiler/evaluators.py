@@ -18,7 +18,14 @@ from ...evaluators.test_report import test_report
 from ...records import MAXIMISE, MINIMISE
 from ...records.codec import Json
 from ..project import Sent
-from ..schema.document import CaseFields, EvaluateSpec, LoopSpec, PhasedSpec, ScoreSpec
+from ..schema.document import (
+    CaseFields,
+    EvaluateSpec,
+    GepaSpec,
+    LoopSpec,
+    PhasedSpec,
+    ScoreSpec,
+)
 from ..schema.evaluators import (
     SEAL_KEYS,
     CheckSpec,
@@ -137,7 +144,7 @@ def _declared(item: DeclaredMetric | str) -> Metric:
 
 def compile_evaluators(
     compilation: Compilation,
-    spec: LoopSpec | PhasedSpec | CaseFields,
+    spec: LoopSpec | PhasedSpec | CaseFields | GepaSpec,
     path: Location,
     judges: Sequence[JudgeSpec] = (),
     *,
@@ -178,7 +185,7 @@ def compile_evaluators(
     return _combined(every, graded=graded, least=1 if gated else 2)
 
 
-def _has_direction(spec: LoopSpec | PhasedSpec | CaseFields, name: str) -> bool:
+def _has_direction(spec: LoopSpec | PhasedSpec | CaseFields | GepaSpec, name: str) -> bool:
     """Return whether a loop says which values of a metric are better."""
     declared = spec.metrics.get(name) if isinstance(spec, LoopSpec) else None
     return isinstance(declared, str) or (

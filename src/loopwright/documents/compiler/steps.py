@@ -216,6 +216,7 @@ KINDS: Mapping[str, str] = MappingProxyType(
             ("phased", "agents", "phased"),
             ("reasoning", "agents", "reasoning"),
             ("agent", "agents", "agent"),
+            ("gepa", "datasets", "gepa"),
             ("memory", "steps", "memory"),
             ("wait", "waits", "wait"),
             ("set", "steps", "set"),

@@ -232,7 +232,7 @@ class WaitSpec(WaitedSpec):
 # The order of messages, of the JSON Schema and of printed documents.
 ACTIONS = (
     "python", "shell", "workflow", "loop", "each", "steps", "parallel", "fallback", "prompt", "consensus", "phased",
-    "reasoning", "agent", "memory", "tool", "wait", "set",
+    "reasoning", "agent", "gepa", "memory", "tool", "wait", "set",
 )  # fmt: skip
 
 
@@ -275,6 +275,9 @@ class Action(SettingsFields, CommandFields, PromptFields):
     )
     agent: CodingAgentSpec | None = Field(
         None, description="A task for a coding agent, which edits files."
+    )
+    gepa: GepaSpec | None = Field(
+        None, description="Texts, such as a prompt, that GEPA improves on the cases of a data set."
     )
     memory: MemorySpec | None = Field(
         None, description="An operation on texts or facts that are kept between runs."
@@ -497,6 +500,34 @@ class DatasetSpec(DatasetFile, CaseFields):
     )
     minibatch: MinibatchSpec | None = Field(
         None, description="Cases on which an output must not be worse than its parent."
+    )
+
+
+class GepaSpec(Part):
+    """Texts that GEPA improves. The output has the best ones by name."""
+
+    optimise: dict[str, str] = Field(
+        min_length=1,
+        description="The texts to begin with, by name. A case has them as `value.NAME`.",
+    )
+    run: Inline = Field(
+        description="What runs on a `case`; its input are the texts and the `inputs` of the case. It does not see what is "
+        "expected."
+    )
+    dataset: DatasetFile = Field(
+        description="The cases. With splits, GEPA learns from `train` and scores with `validation`."
+    )
+    evaluate: EvaluateSpec | list[EvaluateSpec] = Field(
+        description="Evaluates an output, with `case.expected`. GEPA reads its feedback."
+    )
+    max_metric_calls: int = Field(
+        400, ge=1, description="The cases after which no other proposal begins."
+    )
+    patience: int = Field(
+        20, ge=1, description="The proposals in a row without a better one that end the step."
+    )
+    model: str | None = Field(
+        None, description="The model that proposes texts. Default: that of the document."
     )
 
 

@@ -15,6 +15,7 @@ from .document import (
     CaseFields,
     Document,
     EvaluateSpec,
+    GepaSpec,
     LoopSpec,
     PhasedSpec,
     StepSpec,
@@ -153,7 +154,9 @@ def inner_actions(action: Action) -> Iterator[Action]:
             yield several.combine
     if action.phased is not None:
         yield from (action for _, action in phases_of(action.phased))
-    if (judged := action.loop or action.phased) is not None:
+    if action.gepa is not None:
+        yield action.gepa.run
+    if (judged := action.loop or action.phased or action.gepa) is not None:
         yield from judging_actions(judged)
 
 
@@ -210,7 +213,7 @@ def phase_limits(spec: PhasedSpec) -> tuple[dict[str, int], int]:
     return limits, effective(sum(limits.values()), spec.max_iterations)
 
 
-Judged = LoopSpec | PhasedSpec | CaseFields  # what has evaluators
+Judged = LoopSpec | PhasedSpec | CaseFields | GepaSpec  # what has evaluators
 
 
 def evaluators(loop: Judged) -> Iterator[EvaluateSpec]:
@@ -250,7 +253,9 @@ def _models_of(action: Action) -> Iterator[str]:
         yield from _models_named(action.reasoning)
     if action.loop is not None and (several := several_of(action.loop)) is not None:
         yield from _models_named(several.judge) if several.judge is not None else ()
-    if (judged := action.loop or action.phased) is not None:
+    if action.gepa is not None and action.gepa.model:
+        yield action.gepa.model
+    if (judged := action.loop or action.phased or action.gepa) is not None:
         yield from _models_judging(judged)
     if action.consensus is not None:
         yield from (voter.model for voter in action.consensus.voters if voter.model)

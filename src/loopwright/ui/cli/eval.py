@@ -11,10 +11,10 @@ from typing import Annotated
 
 import typer
 
-from ...datasets.results import Gate, recorded_rows
+from ...datasets.results import recorded_rows
 from ...engine.run import new_run_id
 from ...errors import ConfigurationError
-from ...records import Result
+from ...records import Result, codec
 from ...records.codec import Json
 from .. import formatting as texts
 from ..consent import approved
@@ -109,12 +109,15 @@ class EvalOptions(RunCommandOptions):
             ConfigurationError: for a limit that is not from 0 to 1.
         """
         gate = {
-            "mean_at_least": self.min_score,
-            "lower_at_least": self.min_lower,
-            "max_drop": self.max_drop,
+            "mean_at_least": ("--min-score", self.min_score),
+            "lower_at_least": ("--min-lower", self.min_lower),
+            "max_drop": ("--max-drop", self.max_drop),
         }
-        limits = {name: value for name, value in gate.items() if value is not None}
-        Gate(**limits)
+        limits = {
+            name: codec.number(option, value, minimum=0, maximum=1)
+            for name, (option, value) in gate.items()
+            if value is not None
+        }
         given = {
             "use": self.use, "sample": self.sample, "repeat": self.repeat, "at_once": self.at_once,
             "most": _share(self.max_errors), "baseline": self.baseline, "gate": limits,
@@ -158,7 +161,7 @@ def eval(  # noqa: A001
         typer.Option(
             "--resume",
             metavar="RUN",
-            help="Continue this evaluation, with its settings; no case is scored twice.",
+            help="Resume the run at once: that evaluation, with its settings; no case is scored twice.",
             autocompletion=completion.runs,
         ),
     ] = "",
@@ -188,7 +191,7 @@ def eval(  # noqa: A001
         if resume:
             info, _ = reading(options.journal, lambda store: on_record(store, resume))
             if info.source.get("file") != os.path.realpath(file) or "eval" not in info.source:
-                raise ConfigurationError(f"--resume: {info.run_id} is no evaluation of {file}")
+                raise ConfigurationError(f"--resume: {info.run_id} is not an evaluation of {file}")
             run_id, load = info.run_id, functools.partial(load_again, info, settings)
         source = approved(load, output, yes=options.yes)
         if (wanted := source.source.get("eval")) is None:
@@ -204,9 +207,9 @@ def eval(  # noqa: A001
                 )
             # The ID, because `last` will be another run.
             recorded["eval"] = {**wanted, "baseline": before.run_id}
-        elif "max_drop" in wanted.get("gate", {}):
+        elif options.max_drop is not None:
             raise ConfigurationError(
-                "max_drop compares with a baseline; name a run with --baseline"
+                "--max-drop compares with a baseline; name a run with --baseline"
             )
         telemetry_options = TelemetryOptions(options.otel, options.log, options.capture_content)
         job = Job(

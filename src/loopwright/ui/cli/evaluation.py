@@ -9,7 +9,14 @@ from ...datasets.results import STATES, EvalResult, Gate
 from ...journal import Entry, RunInfo
 from ...records.codec import Json
 from .. import formatting as texts
-from ..evaluations import RUNNING, cases_in, paired_text, recorded_evaluation, with_baseline
+from ..evaluations import (
+    RUNNING,
+    cases_in,
+    paired_text,
+    recorded_evaluation,
+    score_text,
+    with_baseline,
+)
 from ..journals import command_line, reading
 from ..rows import LINE_INPUT, PAGE, counts_text
 from .output import Output
@@ -40,25 +47,29 @@ def write_evaluation(shown: EvalResult, info: RunInfo, output: Output) -> None:
     ]
     output.write((" · ".join(filter(None, facts)), "bold"), wrap=True)
     compared = "" if shown.baseline is None else f"difference {paired_text(shown.baseline)}"
-    _write_line(f"score   {_score_text(shown.score)}", compared, output)
+    _write_line(f"score   {score_text(shown.score)}", compared, output)
     states = "   ".join(f"{state} {counts.get(state, 0):,}" for state in STATES)
     worst = " │ ".join(
         f"{texts.one_line(row['id'])} {row['score']:.2f} {texts.fit(texts.one_line(row.get('feedback', '')), 30, output.signs)}".rstrip()
         for row in shown.worst[:_WORST]
     )
     _write_line(states, worst and f"worst  {worst}", output)
-    # A failed evaluation has no score that a gate could judge.
-    verdict = shown.gate if shown.status != "failed" else None
     limits = [
-        f"{_LIMITS[name]} {limit:g} {'ok' if not shown.gated(Gate(**{name: limit})).to_json()['gate']['failed'] else 'not met'}"
-        for name, limit in (wanted.get("gate") or {}).items()
-        if verdict is not None
+        f"{_LIMITS[name]} {limit:g} {_verdict(shown, name, limit)}"
+        for name, limit in wanted.get("gate", {}).items()
     ]
     spent = f"{texts.spent(shown.usage, scripted=info.scripted)}, " if shown.usage else ""
     gate = f"gate: {' · '.join(limits)}" if limits else ""
     _write_line(f"spent   {spent}{texts.duration(info.active)}", gate, output)
-    for sentence in verdict["failed"] if verdict is not None else ():
+    for sentence in shown.gate["failed"] if shown.gate is not None else ():
         output.write((f"gate not met: {sentence}", "red"), wrap=True)
+
+
+def _verdict(shown: EvalResult, name: str, limit: float) -> str:
+    if not shown.dataset or (name == "max_drop" and shown.baseline is None):
+        return "not compared"
+    verdict = shown.gated(Gate(**{name: limit})).gate
+    return "ok" if verdict and verdict["ok"] else "not met"
 
 
 def _write_line(left: str, right: str, output: Output) -> None:
@@ -69,17 +80,6 @@ def _write_line(left: str, right: str, output: Output) -> None:
     else:
         output.write(f"  {left}")
         output.write(f"  {right}", wrap=True)
-
-
-def _score_text(score: Mapping[str, Json] | None) -> str:
-    if score is None:
-        return "none"
-    count = texts.plural(score["n"], "case")
-    if score["clusters"] < score["n"]:
-        count = f"{score['n']:,} scores in {texts.plural(score['clusters'], 'group')}"
-    if score["low"] is None:
-        return f"{score['mean']:.3f}  no interval, {count}"
-    return f"{score['mean']:.3f}  [{score['low']:.3f}, {score['high']:.3f}]  {score['method']}, {count}"
 
 
 def write_missed(entries: Sequence[Entry], output: Output) -> None:

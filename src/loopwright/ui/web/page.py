@@ -18,6 +18,7 @@ from ...records import NOTHING
 from ..processes import RunProcesses
 from ..project import ProjectFolder
 from ..rows import scores_of
+from .evaluation import CasesCache
 from .events import ChangeFeed, Channels, EventChannel, RunProgressCache, Topic
 
 T = TypeVar("T")
@@ -133,6 +134,7 @@ class Page:
         self.live: LiveLines = getattr(journal, "live", None) or LiveLines()
         self.feed = ChangeFeed(journal, self.live)
         self.run_progress = RunProgressCache()
+        self.cases = CasesCache()
         self.project = ProjectFolder(folder)
         self.processes = RunProcesses(url, folder)
         self.closing = False

@@ -24,6 +24,7 @@ from ...records.evaluation import number_text
 from ...records.history import why
 from ...records.redaction import of_environment
 from .. import formatting as texts
+from ..rows import LINE_INPUT, SHORT, short
 
 MAX_DIFF = 200_000  # characters of a difference on a page and in a report
 
@@ -139,6 +140,7 @@ def _environment() -> Environment:
             value if len(text_of(value)) <= most else cut(readable(value), most)
         ),
         "place": texts.place,
+        "beginning": lambda value: short(texts.one_line(text_of(value)[:LINE_INPUT]), SHORT),
         "text": text_of,
         "readable": readable,
         # Safe markup, because it contains only numbers.

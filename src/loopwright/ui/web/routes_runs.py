@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from ...coding.workspace.saved import SavedWorkspace
 from ...conditions import CEILING
@@ -26,6 +26,7 @@ from ...journal.views import ORDERS, RunView, Wanted
 from ...records import Failure, Iteration, Reason, Result
 from ...records.codec import Json, text_of
 from .. import formatting as texts
+from ..evaluations import case_json
 from ..export import exported
 from ..finding import STATUSES, wanted_of
 from ..formatting import side_by_side
@@ -44,6 +45,7 @@ from ..run_files import (
 )
 from ..run_summary import coding_of, handed_over, sessions_in, workspaces_of
 from .access import is_loop, is_run_id
+from .evaluation import EvaluationPage, WantedCases, by_case, reader, traced
 from .forms import QuestionForm, fields_of, form_of
 from .page import Page, in_order, main_loop
 from .render import cut, lines_of, readable, render
@@ -66,6 +68,8 @@ NAMED_ORDERS = {
     "score": "best score first", "-score": "worst score first", "cost": "dearest first",
     "iterations": "most iterations first",
 }  # fmt: skip
+_PARTS = {"yes": "cases.html", "figures": "figures.html"}  # of the page of cases
+MOST_BASELINES = 20  # runs of the same name that can be chosen as a baseline
 _MAX_VALUE = 200_000  # characters of an input or output on the page of a run
 
 
@@ -170,6 +174,7 @@ async def runs(page: Page, request: Request) -> Response:
 async def run(page: Page, request: Request) -> Response:
     """One run."""
     run_id = run_in(request)
+    evaluation = await _evaluation(page, run_id, _cases_in(request))
 
     def work(view: RunView) -> str:
         run_progress = page.run_progress.of(view)
@@ -178,8 +183,9 @@ async def run(page: Page, request: Request) -> Response:
         sections = [section_of(view, path, run_progress) for path in in_order(view, view.loops())]
         steps = steps_of(view)
         further = [s for s in sections if not s.over_list and s.count < CEILING]
-        # None of a run that is too long to be read at once.
-        entries = view.between(0, MAX_ENTRIES) if view.last <= MAX_ENTRIES else []
+        # None of a run that is too long to be read at once, or whose cases are read apart.
+        short = view.last <= MAX_ENTRIES and evaluation is None
+        entries = view.between(0, MAX_ENTRIES) if short else []
         end = view.ending() or {}
         questions: list[QuestionForm] = []
         if view.info.status == "suspended":
@@ -199,7 +205,7 @@ async def run(page: Page, request: Request) -> Response:
             with contextlib.suppress(LoopwrightError):
                 changed = _whole_change(page, view.info, entries, main, result)
         return render(
-            "run.html", main=main, coding=coding, handed=handed, changed=changed,
+            "run.html", evaluation=evaluation, main=main, coding=coding, handed=handed, changed=changed,
             with_files=[one for one in sections if one.has_files], sessions=sessions_in(entries),
             unrecorded=unrecorded_files(view.info, entries, folder_of(page.records.journal)), replaced=REPLACED,
             run=shown, failure=Failure.from_json(end.get("error")), sections=sections, steps=steps, questions=questions, waits=waits,
@@ -211,6 +217,80 @@ async def run(page: Page, request: Request) -> Response:
         )  # fmt: skip
 
     return HTMLResponse(await page.records.with_view(run_id, work))
+
+
+def _cases_in(request: Request) -> WantedCases:
+    """Return the cases of a query. Raises ConfigurationError."""
+    words = {
+        name: request.query_params.get(name, "")[:400]
+        for name in ("state", "sort", "search", "baseline")
+    }
+    return WantedCases(**words, offset=number_in(request, "offset"))
+
+
+async def _evaluation(page: Page, run_id: str, wanted: WantedCases) -> EvaluationPage | None:
+    """Return the wanted cases of an evaluation; None for another run."""
+    scored = await page.records.with_view(run_id, page.cases.of)
+    if scored is None:
+        return None
+    wanted = replace(
+        wanted,
+        baseline=wanted.baseline or (scored.info.source.get("eval") or {}).get("baseline", ""),
+    )
+    before, others = (
+        None,
+        await page.records.journal.runs(name=scored.info.name, limit=MOST_BASELINES),
+    )
+    if wanted.baseline:
+        # A deleted one is no reason to show nothing.
+        with contextlib.suppress(RunNotFound):
+            before = await page.records.with_view(wanted.baseline, page.cases.of)
+    baselines = [one for one in others if one.run_id != run_id and one.status == "satisfied"]
+    return await page.records.with_view(
+        run_id, lambda view: EvaluationPage.of(view, scored, before, wanted, baselines)
+    )
+
+
+async def cases(page: Page, request: Request) -> Response:
+    """The cases of an evaluation: those of a state, a page of them, in an order, or with a text."""
+    shown = await _evaluation(page, run_in(request), _cases_in(request))
+    if shown is None:
+        raise ConfigurationError("this run is not an evaluation of a data set")
+    template = _PARTS.get(request.query_params.get("part", ""), "evaluation.html")
+    return HTMLResponse(render(template, evaluation=shown))
+
+
+async def cases_json(page: Page, request: Request) -> Response:
+    """The same as JSON: the evaluation, its histogram, and the cases of the page."""
+    shown = await _evaluation(page, run_in(request), _cases_in(request))
+    return JSONResponse(None if shown is None else shown.to_json())
+
+
+async def case(page: Page, request: Request) -> Response:
+    """One case in full, beside that of the baseline."""
+    run_id, place = run_in(request), number_in(request, "place")
+    scored = await page.records.with_view(run_id, page.cases.of)
+    if scored is None or place >= len(scored.rows):
+        raise ConfigurationError("there is no such case; reload the page")
+    row, baseline = scored.rows[place], request.query_params.get("baseline", "")
+    shown, nodes = await page.records.with_view(
+        run_id, lambda view: (case_json(row, reader(view)), traced(view, row))
+    )
+    # Its document and its file are read, and other pages must not wait.
+    given = await asyncio.to_thread(page.cases.in_file, scored.info, row)
+    earlier = None
+    if baseline:
+        other = await page.records.with_view(baseline, page.cases.of)
+        if (match := by_case(other).get((row.id, row.repeat, row.digest))) is not None:
+            earlier = await page.records.with_view(
+                baseline, lambda view: case_json(match, reader(view))
+            )
+    return HTMLResponse(
+        render(
+            "case.html", case=shown, given=given, earlier=earlier, baseline=baseline, nodes=nodes, at=row.path, run_id=run_id,
+            start=0, left=0,
+        )
+    )  # fmt: skip
 
 
 def _whole_change(
@@ -342,7 +422,8 @@ async def trace(page: Page, request: Request) -> Response:
 
 _TYPES = {
     "html": "text/html", "json": "application/json", "csv": "text/csv",
-    "jsonl": "application/jsonl", "patch": "text/x-diff", "bundle": "application/octet-stream",
+    "jsonl": "application/jsonl", "candidates.csv": "text/csv", "cases.jsonl": "application/jsonl",
+    "patch": "text/x-diff", "bundle": "application/octet-stream",
 }  # fmt: skip
 
 

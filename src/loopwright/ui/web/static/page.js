@@ -52,14 +52,14 @@ async function toggle(button, silent = false) {
   button.setAttribute("aria-expanded", "true");
   rememberOpenRows();
   // The address names the row that was opened last, so that it can be sent to another person.
-  if (!silent) history.replaceState(null, "", `#${encodeURI(`${button.dataset.loop}/${button.dataset.number}`)}`);
-  await load(query(`${runUrl}/iteration`, { loop: button.dataset.loop, number: button.dataset.number }), cell);
+  if (!silent && button.dataset.loop) history.replaceState(null, "", `#${encodeURI(`${button.dataset.loop}/${button.dataset.number}`)}`);
+  await load(button.dataset.url || query(`${runUrl}/iteration`, { loop: button.dataset.loop, number: button.dataset.number }), cell);
 }
 
 // Open rows stay open after a reload, which some changes of a run require.
 const storageKey = runPage && `open:${runPage.dataset.run}`;
 function rememberOpenRows() {
-  const open = $$("button.open[aria-expanded=true]").map((b) => [b.dataset.loop, b.dataset.number]);
+  const open = $$("button.open[data-loop][aria-expanded=true]").map((b) => [b.dataset.loop, b.dataset.number]);
   try { sessionStorage.setItem(storageKey, JSON.stringify(open.slice(0, 20))); } catch { /* a private window */ }
 }
 function openRememberedRows() {
@@ -73,10 +73,11 @@ function openRememberedRows() {
 
 // Shows other rows of a table: another page, or those of one status.
 async function turn(button) {
-  const rows = button.closest(".rows");
+  const { url } = button.dataset;
+  const rows = button.closest(url ? ".into" : ".rows");
   const status = button.dataset.status ?? ($(".filters [aria-pressed=true]", rows)?.dataset.status || "");
   const label = button.textContent;
-  await load(query(`${runUrl}/rows`, { loop: rows.dataset.loop, offset: button.dataset.offset || 0, status }), rows);
+  await load(url || query(`${runUrl}/rows`, { loop: rows.dataset.loop, offset: button.dataset.offset || 0, status }), rows);
   // The pressed button was replaced, and the keyboard would begin at the top of the page again.
   ($$("button.turn", rows).find((one) => one.textContent === label && !one.disabled) || $(".wide", rows))?.focus();
 }
@@ -145,6 +146,7 @@ async function openRow(path) {
 
 async function openTrace(path) {
   const trace = $("#trace");
+  if (!trace) return; // the cases of an evaluation have their own
   trace.open = true;
   await loadContent(trace);
   let node = trace;
@@ -254,7 +256,7 @@ document.addEventListener("submit", (event) => {
     change(form, event.submitter);
   } else if (form.matches("form.compare")) {
     event.preventDefault();
-    load(query(form.action, { ...Object.fromEntries(new FormData(form)), part: "yes" }), form.nextElementSibling);
+    load(query(form.action, { ...Object.fromEntries(new FormData(form)), part: "yes" }), form.closest(".cases") || form.nextElementSibling);
   } else if (form.matches("form.go")) {
     event.preventDefault();
     visit(`#${form.closest(".loop").dataset.loop}/${$("input", form).value}`);
@@ -269,7 +271,6 @@ function visit(hash) {
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("button");
   if (button?.matches(".open")) toggle(button);
-  else if (button?.matches(".turn[data-url]")) await load(button.dataset.url, button.closest(".into"));
   else if (button?.matches(".turn")) await turn(button);
   else if (button?.matches(".copy")) await copy(button);
   else if (button?.matches(".grow")) enlarge(button);
@@ -422,10 +423,10 @@ if (list) arrange(list);
 if (list) follow(() => list.dataset.events, updateRuns);
 
 // Tables that are fetched again while the page is visible.
-const refreshed = document.querySelector('[data-refresh]');
-if (refreshed) {
+if ($("[data-refresh]")) {
   setInterval(async () => {
-    if (document.hidden || gone()) return;
+    const refreshed = $("[data-refresh]"); // a filter replaces it
+    if (!refreshed || document.hidden || gone()) return;
     try {
       const response = await tryFetch(refreshed.dataset.refresh);
       if (response.ok) refreshed.innerHTML = await response.text();
