@@ -696,7 +696,7 @@ class SealedCheck:
     @property
     def _copy(self) -> CleanCopy:
         """The clean copy of this run: it is made once and closed with the run."""
-        owned, key = self.ctx.run.owned, f"{self.files.path}/check {self.name}"
+        owned, key = self.ctx.run.owned, f"{self.files.lane}/check {self.name}"
         if key not in owned:
             settings = self._state.settings
             owned[key] = CleanCopy(
