@@ -85,8 +85,7 @@ INTERNAL = {
     "Journal": ("listing", "view", "watch"),
     "Loop": ("decide", "ending", "iteration_types", "limit", "parts", "remarks", "run"),
     "Candidates": ("check_workspace", "fingerprint", "most", "parts", "varied", "with_steps"),
-    "Candidates": ("check_workspace", "fingerprint", "most", "parts", "varied", "with_steps"),
-    "MemoryJournal": ("listing", "view", "watch"),
+    "MemoryJournal": ("call_cache", "listing", "view", "watch"),
     "Models": ("enter",),
     "ObjectStep": ("declared", "types"),
     "Leaf": ("declared", "types"),
@@ -113,6 +112,7 @@ PARTS = {
     "WorkspaceSpec": ("Workspaces", "../guide/coding/workspaces.md"),
     "TestsSpec": ("Tests", "../guide/coding/until.md"),
     "JudgeSpec": ("Judges", "../guide/judge.md"),
+    "CacheSpec": ("Caches of replies", "../guide/cache.md"),
     "ConversationSpec": ("Conversations of loops", "../guide/models.md"),
     "ConfidenceSpec": ("Confidence", "../guide/judge.md"),
     "OnStallSpec": ("Stalls", "../guide/stalls.md"),
@@ -166,7 +166,7 @@ WITHIN = {"Action", "Inline"}  # the same keys as a step
 SETTINGS = (
     "model", "models", "model_url", "api_key_env", "temperature", "max_tokens", "call_timeout", "answer_timeout",
     "on_cutoff", "top_p", "seed", "stop", "reasoning_effort", "frequency_penalty", "presence_penalty",
-    "extra_body", "extra_headers",
+    "extra_body", "extra_headers", "cache",
 )  # fmt: skip
 
 REASONS = {

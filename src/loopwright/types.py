@@ -4,6 +4,7 @@
 they accept as an evaluator. `Step` and its subclasses are the results of `step`, `sequence` and the like.
 """
 
+from .datasets.results import CaseOptions, EvaluateOptions
 from .engine.change_limits import Clear, LimitChange, LimitInForce, LimitOptions, Tuned
 from .engine.files import Edits, LoopState, StateRun, StateSource
 from .engine.fork import Forked
@@ -42,10 +43,12 @@ from .records.result import ItemOutcome, StepOutcome
 from .records.typed import ValueType
 
 __all__ = [
+    "CaseOptions",
     "Clear",
     "Clock",
     "CompositeStep",
     "Edits",
+    "EvaluateOptions",
     "EvaluationLike",
     "EvaluatorLike",
     "Event",

@@ -117,6 +117,31 @@ async def test_the_file_of_a_list_travels(folder: Path) -> None:
     assert result.output == ["Hello Ada", "Hello Grace"]
 
 
+EVALUATED = """
+schema: loopwright/1
+name: sums
+eval:
+  dataset: {file: cases}
+  use: validation
+  task: {set: "{{ case.inputs }}"}
+  evaluate: {check: equals_expected}
+"""
+
+
+async def test_the_files_of_a_data_set_travel(folder: Path) -> None:
+    """A worker evaluates on the cases that were submitted, also those of a folder with a file for each split."""
+    (folder / "main.yaml").write_text(EVALUATED)
+    (folder / "cases").mkdir()
+    (folder / "cases" / "train.jsonl").write_text('{"inputs": 1, "expected": 1}\n')
+    (folder / "cases" / "validation.jsonl").write_text(
+        '{"inputs": 2, "expected": 2}\n{"inputs": 3}\n'
+    )
+    _, source = carried(folder)
+    shutil.rmtree(folder)
+    counts = (await run(unpack(source).step, None)).output["counts"]
+    assert (counts["passed"], counts["failed"]) == (1, 1)
+
+
 def test_the_digest_is_the_same_in_another_folder(folder: Path, tmp_path: Path) -> None:
     """The digest covers relative names, so one approval is for all machines."""
     other = tmp_path / "elsewhere"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import subprocess
@@ -129,6 +130,24 @@ def test_parquet_needs_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     reader = types.SimpleNamespace(read_table=lambda _: table)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", reader)
     assert list(Dataset.load(file)) == [Case("2 + 2", "4", id="sum", metadata={"kind": "easy"})]
+
+
+@pytest.mark.parametrize("value", [dt.date(2026, 11, 28), float("nan"), b"x"])
+def test_values_that_json_cannot_hold_have_their_place(
+    value: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parquet has dates, bytes and NaN, and a case has none of them."""
+    file = tmp_path / "cases.parquet"
+    file.write_bytes(b"PAR1")
+    table = types.SimpleNamespace(to_pylist=lambda: [{"inputs": 1}, {"inputs": value}])
+    monkeypatch.setitem(
+        sys.modules, "pyarrow.parquet", types.SimpleNamespace(read_table=lambda _: table)
+    )
+    with pytest.raises(
+        ConfigurationError,
+        match=r"^cases.parquet:2: case.inputs: .* not a (JSON value|finite number)",
+    ):
+        Dataset.load(file)
 
 
 WRONG: dict[str, tuple[str, str, Sequence[str]]] = {

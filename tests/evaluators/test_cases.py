@@ -25,6 +25,7 @@ from loopwright import (
 )
 from loopwright.errors import ConfigurationError, ReplayMismatch
 from loopwright.evaluators import recorded_evaluation
+from loopwright.journal import open_journal
 from loopwright.journal.rewinding import discard_failed
 from loopwright.models import Models, ScriptedModel
 from loopwright.testing import run_virtual
@@ -349,3 +350,26 @@ def test_a_sample_is_drawn_by_the_seed_of_the_run() -> None:
     ]
     assert drawn[0] == drawn[1] != drawn[2]
     assert len(drawn[0]) == 10
+
+
+def test_an_evaluation_goes_on_in_a_database(postgres_url: str) -> None:
+    """In PostgreSQL, complete shards are entries, rows come from them, and looks are counted over runs."""
+    ran = Counter[Any]()
+    data = Dataset(squares(600), split={"train": 40, "test": 60})
+
+    async def evaluated(run_id: str) -> EvalResult:
+        async with open_journal(postgres_url) as journal:
+            options: Any = {"use": ["test"], "journal": journal, "run_id": run_id, "at_once": 64}
+            return await evaluate(counting(ran), data, is_right, **options)
+
+    async def rewound(run_id: str) -> None:
+        async with open_journal(postgres_url) as journal:
+            part = max(e.path for e in await journal.entries(run_id) if e.kind == "folded")
+            await journal.rewind(run_id, only=[f"{part}/{first.rows[-1][0]}", "ended"])
+
+    first = asyncio.run(evaluated("first"))
+    asyncio.run(rewound("first"))
+    again = asyncio.run(evaluated("first"))
+    assert ran.total() == len(first.rows) + 1
+    assert (again.rows, again.dataset["looks"]) == (first.rows, 1)
+    assert asyncio.run(evaluated("second")).dataset["looks"] == 2

@@ -13,13 +13,16 @@ import pytest
 
 from loopwright import (
     Budget,
+    Candidates,
     Context,
+    Duel,
     Loop,
     MaxIterations,
     MemoryJournal,
     Result,
     Usage,
     judge,
+    pair_judge,
     prompt,
     retry,
     run,
@@ -108,6 +111,34 @@ async def test_draws_are_apart_and_a_second_run_calls_nothing() -> None:
     assert (second.output, len(model.asked)) == (first.output, 9)
     assert second.usage == Usage(cached=9, saved=0.09)
     assert second.usage.calls == second.usage.tokens == second.usage.usd == 0
+
+
+async def test_a_loop_with_candidates_votes_and_a_duel_calls_nothing_again() -> None:
+    """Every call of a real loop is a draw of its own in the first run, and a hit in the second."""
+
+    class Judging(Numbered):
+        async def complete(self, request: Request, *, on_text: Any = None) -> Reply:
+            reply = await super().complete(request, on_text=on_text)
+            if "winner" in request.prompt:
+                return replace(reply, text='{"winner": "first", "reason": "a"}')
+            if "verdict" in request.prompt:
+                return replace(reply, text='{"verdict": "yes", "score": 80, "reason": "a"}')
+            return reply
+
+    settings: dict[str, Any] = {"model": "openai:m", "cache": STORE}
+    loop = Loop(
+        ask(temperature=1.0, cache=STORE),
+        judge("It is short.", accept_lead=3, **settings),
+        until=MaxIterations(1),
+        candidates=Candidates(3, pick=Duel(pair_judge("Which is shorter?", **settings))),
+        name="l",
+    )
+    journal, model = MemoryJournal(), Judging()
+    first, second = [await ran(loop, model, journal) for _ in range(2)]
+    assert len({one.output for one in (first, second)}) == 1
+    assert (first.usage.calls, first.usage.cached) == (3 + 9 + 2, 0)
+    assert (second.usage.calls, second.usage.cached) == (0, 3 + 9 + 2)
+    assert len(model.asked) == 14
 
 
 DRAWS = {
@@ -274,7 +305,7 @@ async def test_a_budget_does_not_count_a_hit() -> None:
 
 
 async def test_only_whole_replies_are_kept() -> None:
-    """No error, no cut reply and no refusal is kept, nor an unreadable answer of a judge."""
+    """No error, no cut reply and no refusal is kept."""
 
     class Failing(Numbered):
         def __init__(self, *outcomes: Any) -> None:
@@ -296,14 +327,10 @@ async def test_only_whole_replies_are_kept() -> None:
         journal, model = MemoryJournal(), Failing(outcome)
         await ran(ask(max_tokens=5, on_cutoff="accept"), model, journal)
         kept = await journal.call_cache.kept(1e12)
-        assert kept.count == 0, outcome
+        assert kept[0] == 0, outcome
         await ran(ask(max_tokens=5, on_cutoff="accept"), model, journal)
         assert len(model.asked) == 2
-        assert (await journal.call_cache.kept(1e12)).count == 1
-    journal, model = MemoryJournal(), Failing({"text": "no object"})
-    await ran(judge("It is short.", model="openai:m", cache="store"), model, journal, "text")
-    # The first answer and the second one, which is asked in other words, are both unreadable.
-    assert (await journal.call_cache.kept(1e12)).count == 0
+        assert (await journal.call_cache.kept(1e12))[0] == 1
 
 
 async def test_a_cancelled_call_is_not_kept() -> None:
@@ -318,7 +345,7 @@ async def test_a_cancelled_call_is_not_kept() -> None:
     loop = Loop(ask(), None, until=MaxIterations(1), name="l", timeout=0.05)
     result = await ran(loop, Slow(), journal)
     assert result.reason is Reason.TIMEOUT
-    assert (await journal.call_cache.kept(1e12)).count == 0
+    assert (await journal.call_cache.kept(1e12))[0] == 0
 
 
 async def test_a_sampled_call_takes_no_part() -> None:
@@ -397,6 +424,20 @@ async def test_judges_hit_across_runs() -> None:
     assert first.output.passed and second.output.passed
     assert (first.usage.calls, first.usage.cached) == (3, 0)
     assert (second.usage.calls, second.usage.cached) == (0, 3)
+
+
+async def test_answers_of_judges_in_any_form_are_kept() -> None:
+    """An answer without the form, and the second one after an unreadable one, are hits: the verdict is the same."""
+    for answers in (['{"verdict": "yes"}'], ["hm", "VERDICT: YES"], ["hm", "hm"]):
+        journal, verdicts, calls = MemoryJournal(), [], []
+        for _ in range(2):
+            evaluator = judge("It is short.", model="openai:m", cache="store")
+            model = ScriptedModel([{"replies": answers}])
+            result = await ran(evaluator, model, journal, "text")
+            verdicts.append((result.output.passed, result.output.undecided))
+            calls.append(result.usage.calls)
+        assert verdicts[0] == verdicts[1]
+        assert calls == [len(answers), 0]
 
 
 async def test_other_replies_are_another_host() -> None:
@@ -532,6 +573,16 @@ async def test_a_rewound_call_is_made_again() -> None:
     assert (await ran(ask(), model, journal)).output == "reply 2"
 
 
+async def test_a_reply_of_a_newer_version_is_asked_for_again() -> None:
+    """What another format of the cache holds under a key is no hit, and this version writes its own in its place."""
+    journal, model = MemoryJournal(), Numbered()
+    await ran(ask(), model, journal)
+    [(key,)] = journal._events.execute("SELECT key FROM calls", ())
+    await journal.call_cache.put(key, {"format": 2, "replies": ["reply 1"]}, 1.0)
+    outputs = [(await ran(ask(), model, journal)).output for _ in range(2)]
+    assert (outputs, len(model.asked)) == (["reply 2", "reply 2"], 2)
+
+
 async def test_streams_and_transcripts_have_hits() -> None:
     """A hit reaches the listener of the text and the transcript."""
     journal, lines, records = MemoryJournal(), list[str](), list[Any]()
@@ -588,7 +639,6 @@ def test_a_fingerprint_has_no_cache() -> None:
 
 def test_measurements_of_judges_take_no_part() -> None:
     """The judge that is measured has the cache off, whatever the run says."""
-    from loopwright import pair_judge
     from loopwright.insight.judge_pairs import _BothOrders
 
     assert judge("a", model="openai:m", cache="store").with_one_vote().model_settings.cache == "off"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from documents.playing import loaded, play, scripted
 
+from documents.playing import loaded, play, scripted
 from loopwright import run
 from loopwright.errors import DocumentError
 from loopwright.testing import run_virtual

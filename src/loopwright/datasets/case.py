@@ -108,7 +108,7 @@ class Case(Record):
                 group=group,
                 place=place,
             )
-        except UnicodeEncodeError:  # half of a surrogate pair
+        except (TypeError, ValueError):  # such as a date of Parquet, or half of a surrogate pair
             text = ""
         if text and "\\u0000" not in text and text.count("[") + text.count("{") <= MAX_DEPTH:
             return case

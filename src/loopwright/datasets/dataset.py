@@ -59,7 +59,7 @@ class Dataset:
         split: Mapping[str, float] | None = None,
         salt: str = "",
     ) -> None:
-        made = Held(name, enumerate(cases, start=1), lambda case, _: case)
+        made = Held(name, enumerate(cases, start=1))
         self._index = _Index(name, [(made, "")], _Shares(split, salt))
         self._places: Sequence[int] = range(len(self._index.ids))
         self.name = name

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from typing import Any, BinaryIO, NamedTuple
 
 from ..errors import ConfigurationError, nearest
 from ..records.codec import Json, strict_json, text_of
@@ -52,22 +52,6 @@ class Found(NamedTuple):
     problem: str = ""
 
 
-class Source(Protocol):
-    """One file of cases."""
-
-    name: str
-
-    @property
-    def lines(self) -> Sequence[int]:
-        """The line of each case that `scan` returned."""
-
-    def scan(self) -> Iterator[Found]:
-        """Read all rows; each case that this returns can be read again."""
-
-    def read(self, places: Iterable[int]) -> Iterator[Case]:
-        """Return the cases at these places among those that `scan` returned."""
-
-
 class Layout:
     """How the values of a row become a case.
 
@@ -88,15 +72,12 @@ class Layout:
                 raise ConfigurationError(f"fields: a case has no {name!r}{hint}")
             self.missing |= dict.fromkeys([source] if isinstance(source, str) else source)
 
-    def case(
-        self, data: Json, place: str, *, names: Mapping[str, str | Sequence[str]], lax: bool = False
-    ) -> Case:
+    def case(self, data: Json, place: str, *, lax: bool = False) -> Case:
         """Return the case of a row.
 
         Args:
             data: the values of the row.
             place: where it stands.
-            names: what this kind of file calls a field of a case, where that differs.
             lax: whether fields that a case does not have become metadata.
 
         Raises:
@@ -107,10 +88,10 @@ class Layout:
         if self.missing:
             for seen in self.missing.keys() & data.keys():
                 del self.missing[seen]
-        if self.fields:
-            names, lax = self.fields, True
-        elif "input" in data and "inputs" not in data:  # a sample of Inspect
-            names, lax = _INSPECT, True
+        names = self.fields
+        if not names and "input" in data and "inputs" not in data:  # a sample of Inspect
+            names = _INSPECT
+        lax = lax or bool(names)
         rest = dict(data)
         values: dict[str, Json] = {}
         if not names and _KNOWN.issuperset(rest):  # most rows; the loop takes a fifth of their time
@@ -173,44 +154,76 @@ def open_source(path: Path, name: str, layout: Layout) -> Source:
     return source
 
 
-class _Streamed:
+class Source:
+    """One file of cases, with the line of each case that `scan` returned."""
+
+    def __init__(self, name: str, layout: Layout) -> None:
+        self.name, self.layout = name, layout
+        self.lines = array("L")
+
+    def rows(self) -> Iterator[tuple[int, int, Any]]:
+        """Yield offset, line and row of each; a ConfigurationError takes the place of a row that cannot be read."""
+        raise NotImplementedError
+
+    def made(self, row: Any, place: str) -> Case:
+        """Return the case of a row."""
+        return self.layout.case(row, place)
+
+    def keep(self, offset: int, case: Case) -> None:
+        """Keep what `read` needs of a case."""
+        raise NotImplementedError
+
+    def read(self, places: Iterable[int]) -> Iterator[Case]:
+        """Yield the cases at these places among those that `scan` returned."""
+        raise NotImplementedError
+
+    def scan(self) -> Iterator[Found]:
+        """Read all rows; each case that this returns can be read again."""
+        for offset, line, row in self.rows():
+            try:
+                case = self.case(row, line)
+            except ConfigurationError as error:
+                yield Found(line, None, str(error))
+                continue
+            self.lines.append(line)
+            self.keep(offset, case)
+            yield Found(line, case)
+
+    def case(self, row: Any, line: int) -> Case:
+        """Return the case of a row. Raises ConfigurationError without the place."""
+        if isinstance(row, ConfigurationError):
+            raise row
+        return self.made(row, f"{self.name}:{line}")
+
+
+class _Streamed(Source):
     """A file with one case after the other, which is never in memory as a whole."""
 
     def __init__(self, path: Path, name: str, layout: Layout) -> None:
-        self.path, self.name, self.layout = path, name, layout
-        self.offsets, self.lines = array("Q"), array("L")
+        super().__init__(name, layout)
+        self.path = path
+        self.offsets = array("Q")
 
-    def rows(self, file: BinaryIO, line: int) -> Iterator[tuple[int, int, Json]]:
-        """Yield offset, line and values of each row; a ConfigurationError takes the place of wrong values."""
+    def rows_from(self, file: BinaryIO, line: int) -> Iterator[tuple[int, int, Any]]:
+        """Yield offset, line and row of each row from the position of the file on."""
         raise NotImplementedError
 
-    def values(self, data: Json, place: str) -> Case:
-        """Return the case of the values of a row."""
-        return self.layout.case(data, place, names={})
-
-    def scan(self) -> Iterator[Found]:
+    def rows(self) -> Iterator[tuple[int, int, Any]]:
         with self.path.open("rb") as file:
-            for offset, line, data in self.rows(file, 1):
-                if isinstance(data, ConfigurationError):
-                    yield Found(line, None, str(data))
-                    continue
-                try:
-                    case = self.values(data, f"{self.name}:{line}")
-                except ConfigurationError as error:
-                    yield Found(line, None, str(error))
-                    continue
-                self.offsets.append(offset)
-                self.lines.append(line)
-                yield Found(line, case)
+            yield from self.rows_from(file, 1)
+
+    def keep(self, offset: int, case: Case) -> None:
+        self.offsets.append(offset)
 
     def read(self, places: Iterable[int]) -> Iterator[Case]:
         with self.path.open("rb") as file:
             for place in places:
                 file.seek(self.offsets[place])
-                row = next(self.rows(file, self.lines[place]), (0, self.lines[place], None))
-                if isinstance(row[2], ConfigurationError):
-                    raise ConfigurationError(f"{self.name}:{row[1]}: {row[2]}")
-                yield self.values(row[2], f"{self.name}:{row[1]}")
+                _, line, row = next(self.rows_from(file, self.lines[place]), (0, 0, _GONE))
+                yield self.case(row, line)
+
+
+_GONE = ConfigurationError("it ends before this line")
 
 
 def _raw_lines(file: BinaryIO) -> Iterator[bytes]:
@@ -223,31 +236,33 @@ def _raw_lines(file: BinaryIO) -> Iterator[bytes]:
 class _JsonLines(_Streamed):
     """A JSON object per line; empty lines are skipped."""
 
-    def rows(self, file: BinaryIO, line: int) -> Iterator[tuple[int, int, Json]]:
+    def rows_from(self, file: BinaryIO, line: int) -> Iterator[tuple[int, int, Any]]:
         offset = file.tell()
         try:
-            for number, raw in enumerate(_raw_lines(file), start=line):
-                start, offset = offset, offset + len(raw)
-                text = raw.removeprefix(_BOM) if start == 0 else raw
-                if not text.strip():
-                    continue
-                yield start, number, _parsed(text)
-                line = number + 1
+            for raw in _raw_lines(file):
+                text = raw.removeprefix(_BOM) if offset == 0 else raw
+                if text.strip():
+                    yield offset, line, text
+                offset, line = offset + len(raw), line + 1
         except ConfigurationError as error:
             yield offset, line, error
+
+    def made(self, row: bytes, place: str) -> Case:
+        return self.layout.case(_parsed(row), place)
 
 
 def _parsed(raw: bytes) -> Json:
     try:
         return strict_json(raw.decode())
     except json.JSONDecodeError as error:
-        return ConfigurationError(f"column {error.colno}: not valid JSON: {error.msg}")
+        why = f"column {error.colno}: not valid JSON: {error.msg}"
     except UnicodeDecodeError as error:
-        return ConfigurationError(f"byte {error.start + 1} is not UTF-8; save the file as UTF-8")
+        why = f"byte {error.start + 1} is not UTF-8; save the file as UTF-8"
     except RecursionError:
-        return ConfigurationError("the JSON is nested too deeply")
+        why = "the JSON is nested too deeply"
     except ValueError as error:
-        return ConfigurationError(f"not valid JSON: {error}")
+        why = f"not valid JSON: {error}"
+    raise ConfigurationError(why)
 
 
 class _Table(_Streamed):
@@ -255,7 +270,7 @@ class _Table(_Streamed):
 
     header: Sequence[str] = ()
 
-    def rows(self, file: BinaryIO, line: int) -> Iterator[tuple[int, int, Json]]:
+    def rows_from(self, file: BinaryIO, line: int) -> Iterator[tuple[int, int, Any]]:
         offset = start = file.tell()
         number = line - 1
 
@@ -266,59 +281,68 @@ class _Table(_Streamed):
                 number, offset = number + 1, offset + len(raw)
                 yield text
 
-        reader = csv.reader(lines(), strict=True)
         try:
-            for cells in reader:
+            for cells in csv.reader(lines(), strict=True):
                 if not self.header:
                     self.header = cells
                     if "" in cells or len(set(cells)) < len(cells):
                         raise ConfigurationError("a name in the header is empty, or is there twice")
                 elif cells:
-                    yield start, line, self._row(cells)
+                    yield start, line, cells
                 start, line = offset, number + 1
         except UnicodeDecodeError as error:
-            problem = ConfigurationError(f"not UTF-8: {error.reason}; save the file as UTF-8")
-            yield start, number + 1, problem
+            why = f"not UTF-8: {error.reason}; save the file as UTF-8"
+            yield start, number + 1, ConfigurationError(why)
         except (csv.Error, ConfigurationError) as error:
             yield start, line, ConfigurationError(f"{error}; the rest of the file is not read")
 
-    def _row(self, cells: Sequence[str]) -> Json:
-        if len(cells) != len(self.header):
-            return ConfigurationError(f"{len(cells)} cells, but the header has {len(self.header)}")
-        return dict(zip(self.header, cells, strict=True))
-
-    def values(self, data: Json, place: str) -> Case:
+    def made(self, row: Sequence[str], place: str) -> Case:
+        if len(row) != len(self.header):
+            raise ConfigurationError(f"{len(row)} cells, but the header has {len(self.header)}")
+        # An empty cell has no value.
+        data: dict[str, Json] = {n: cell for n, cell in zip(self.header, row, strict=True) if cell}
         for name in _JSON_CELLS:
             source = self.layout.fields.get(name, name)
-            if isinstance(source, str) and (cell := data.get(source)):
-                value = _parsed(cell.encode())
-                if isinstance(value, ConfigurationError):
-                    raise ConfigurationError(f"{source}: {value}")
-                data[source] = value
-        # An empty cell has no value.
-        filled = {name: cell for name, cell in data.items() if cell != ""}
-        return self.layout.case(filled, place, names={}, lax=True)
+            if isinstance(source, str) and source in data:
+                try:
+                    data[source] = _parsed(data[source].encode())
+                except ConfigurationError as error:
+                    raise ConfigurationError(f"{source}: {error}") from error
+        return self.layout.case(data, place, lax=True)
 
 
-class Held:
-    """A file that is read as a whole."""
+class Held(Source):
+    """Cases that are in memory.
 
-    def __init__(self, name: str, rows: Iterable[tuple[int, Json]], case: Any) -> None:
-        self.name, self.rows, self.case = name, rows, case
+    Args:
+        name: the name of their file.
+        given: line and values of each.
+        layout: how values become a case; None for cases.
+        lax: whether fields that a case does not have become metadata.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        given: Iterable[tuple[int, Any]],
+        layout: Layout | None = None,
+        *,
+        lax: bool = False,
+    ) -> None:
+        super().__init__(name, layout or Layout({}, ""))
+        self.given, self.lax, self.ready = given, lax, layout is None
         self.cases: list[Case] = []
-        self.lines: list[int] = []
 
-    def scan(self) -> Iterator[Found]:
-        for line, data in self.rows:
-            try:
-                case = self.case(data, f"{self.name}:{line}")
-            except ConfigurationError as error:
-                yield Found(line, None, str(error))
-                continue
-            self.cases.append(case)
-            self.lines.append(line)
-            yield Found(line, case)
-        self.rows = ()
+    def rows(self) -> Iterator[tuple[int, int, Any]]:
+        yield from ((0, line, row) for line, row in self.given)
+        self.given = ()
+
+    def made(self, row: Any, place: str) -> Case:
+        case: Case = row if self.ready else self.layout.case(row, place, lax=self.lax)
+        return case
+
+    def keep(self, offset: int, case: Case) -> None:
+        self.cases.append(case)
 
     def read(self, places: Iterable[int]) -> Iterator[Case]:
         return (self.cases[place] for place in places)
@@ -328,7 +352,7 @@ def _structured(path: Path, name: str, layout: Layout) -> Held:
     source = read_source(path, name)
     rows = source.value
     if isinstance(rows, dict):
-        return Held(name, read_foreign(source).rows(), partial(layout.case, names={}))
+        return Held(name, read_foreign(source).rows(), layout)
     if not isinstance(rows, list):
         raise ConfigurationError(f"{name}:1: expected a list of cases")
     if len(rows) > _MAX_HELD:
@@ -337,7 +361,7 @@ def _structured(path: Path, name: str, layout: Layout) -> Held:
             "line into a .jsonl file, which is streamed"
         )
     placed = ((source.position((i,))[0], row) for i, row in enumerate(rows))
-    return Held(name, placed, partial(layout.case, names={}))
+    return Held(name, placed, layout)
 
 
 def read_source(path: Path, name: str) -> Any:
@@ -387,7 +411,7 @@ def _parquet(path: Path, name: str, layout: Layout) -> Held:
         rows = parquet.read_table(path).to_pylist()
     except ValueError as error:  # pyarrow's ArrowInvalid
         raise ConfigurationError(f"{name}: {error}") from error
-    return Held(name, enumerate(rows, start=1), partial(layout.case, names={}, lax=True))
+    return Held(name, enumerate(rows, start=1), layout, lax=True)
 
 
 SUFFIXES: dict[str, Any] = {

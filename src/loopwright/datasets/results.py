@@ -11,8 +11,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
+from typing import TypedDict
 
 from .._statistics import compared, score_estimate
+from ..engine.run_record import RunOptions
 from ..errors import ConfigurationError
 from ..journal import Entry
 from ..journal.protocol import surviving
@@ -259,10 +261,10 @@ class EvalResult(Record):
     worst: Sequence[Json] = ()
     errors: Sequence[Json] = ()
     usage: Usage = NOTHING
-    rows: Sequence[Row] = ()
+    rows: Sequence[Sequence[Json]] = ()
 
     @classmethod
-    def of(cls, result: Result, rows: Iterable[Row] = ()) -> EvalResult:
+    def of(cls, result: Result, rows: Iterable[Sequence[Json]] = ()) -> EvalResult:
         """Return the result of a run of an evaluation, with the rows that its journal has; see `recorded_rows`."""
         parts = {
             name: result.output[name]
@@ -361,3 +363,23 @@ def _by_case(rows: Sequence[Row]) -> dict[tuple[str, str], float]:
         if score is not None:
             scores.setdefault((case_id, digest), []).append(score)
     return {key: fmean(values) for key, values in scores.items()}
+
+
+class CaseOptions(TypedDict, total=False):
+    """The options of a step that runs cases; `evaluate` explains them."""
+
+    at_once: int
+    repeat: int
+    retry: int
+    most_errors: float
+    show: int
+
+
+class EvaluateOptions(RunOptions, CaseOptions, total=False):
+    """The options of `evaluate`, which explains them."""
+
+    name: str
+    use: Sequence[str]
+    sample: int
+    gate: Gate | None
+    baseline: EvalResult | None

@@ -265,11 +265,10 @@ class RunResources(Mapping[str, Any]):
             return self._files
         if name == "call_cache":
             if self._calls is None:
-                from ..journal.call_cache import cache_in_memory
-                from ..journal.events import events_in_memory
+                from ..journal.in_memory import MemoryJournal
 
                 own = getattr(self._store, "call_cache", None)
-                self._calls = own or cache_in_memory(events_in_memory())
+                self._calls = own or MemoryJournal().call_cache
             return self._calls
         if name == "live_lines":
             from ..journal.views import LiveLines

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import ClassVar, TypedDict, cast
+from typing import ClassVar, cast
 
 from ..datasets import Case, Dataset
 from ..datasets.dataset import HELD_OUT
@@ -55,7 +55,6 @@ from .gates import Check, as_check, evaluator_of_case, gates
 __all__ = [
     "CASES_FAILED",
     "LOOK",
-    "CaseOptions",
     "OverCases",
     "cases_of",
     "equals_expected",
@@ -395,16 +394,6 @@ def _with_own(evaluator: Step, case: Case) -> Step:
         raise StepError(
             f"{case.place or case.id}: evaluators: {error}", kind="bad_evaluator", retryable=False
         ) from error
-
-
-class CaseOptions(TypedDict, total=False):
-    """The options of a step that runs cases; `evaluate` explains them."""
-
-    at_once: int
-    repeat: int
-    retry: int
-    most_errors: float
-    show: int
 
 
 def cases_of(dataset: Dataset | str | Path | Iterable[Case]) -> Dataset:

@@ -17,7 +17,7 @@ from typing import ClassVar, Unpack
 
 from ..datasets import Case, Dataset
 from ..datasets.dataset import HELD_OUT
-from ..datasets.results import PASSED, Scores, groups_of, paired, score_of
+from ..datasets.results import PASSED, CaseOptions, Scores, groups_of, paired, score_of
 from ..engine.context import Context, Scope
 from ..engine.step import (
     CompositeStep,
@@ -30,7 +30,7 @@ from ..errors import ConfigurationError
 from ..records import Criterion, Evaluation, Reason, Result, Status, codec
 from ..records.codec import Json
 from ..records.typed import Value
-from .cases import LOOK, CaseOptions, OverCases, cases_of, planned
+from .cases import LOOK, OverCases, cases_of, planned
 from .gates import Check
 
 __all__ = ["DatasetEvaluator", "Minibatch", "on_cases"]

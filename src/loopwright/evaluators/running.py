@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Unpack
 
 from ..datasets import Case, Dataset
-from ..datasets.results import EvalResult, Gate, Scores, groups_of, recorded_rows
+from ..datasets.results import (
+    CaseOptions,
+    EvalResult,
+    EvaluateOptions,
+    Gate,
+    Scores,
+    groups_of,
+    recorded_rows,
+)
 from ..engine.functions import wait_shortly
 from ..engine.run import run
 from ..engine.run_record import RunOptions
@@ -17,20 +25,10 @@ from ..errors import ConfigurationError
 from ..journal import Journal
 from ..journal.open import using
 from ..records import codec
-from .cases import CaseOptions, OverCases, cases_of, planned
+from .cases import OverCases, cases_of, planned
 from .gates import Check
 
 __all__ = ["evaluate", "evaluate_sync", "recorded_evaluation"]
-
-
-class EvaluateOptions(RunOptions, CaseOptions, total=False):
-    """The options of `evaluate`, which explains them."""
-
-    name: str
-    use: Sequence[str]
-    sample: int
-    gate: Gate | None
-    baseline: EvalResult | None
 
 
 def evaluation(

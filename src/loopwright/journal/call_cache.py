@@ -9,38 +9,33 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any
 
 from ..records.codec import Json, strict_json
 from .events import EventTables
 
-__all__ = ["TABLE", "CallCache", "KeptReplies", "cache_in_memory"]
+__all__ = ["TABLE", "CallCache", "cache_in_memory"]
 
 TABLE = "{0}calls(key TEXT PRIMARY KEY,at {1} NOT NULL,value TEXT NOT NULL,sum TEXT NOT NULL)"
 """The table: the prefix of its name, and the type of times."""
 LARGEST = 1 << 20  # bytes of a reply that is kept
 _THERE = "SELECT 1 FROM sqlite_schema WHERE name='calls'"
-T = TypeVar("T")
-
-
-class Performs(Protocol):
-    """Calls a function with the tables of a database: to read them, or in a transaction."""
-
-    def __call__(self, work: Callable[[EventTables], T], /) -> Awaitable[T]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class KeptReplies:
-    """How many replies a journal keeps, their bytes, and the time of the oldest in seconds since the epoch."""
-
-    count: int
-    size: int
-    oldest: float
+Performs = Callable[[Callable[[EventTables], Any]], Awaitable[Any]]
 
 
 class CallCache:
-    """The replies that a journal keeps; `read` and `write` reach its tables."""
+    """The replies of model calls that a journal keeps for other calls.
+
+    Args:
+        read: returns what a function of the tables of the database returns.
+        write: the same in a transaction.
+
+    Example:
+        >>> import asyncio
+        >>> from loopwright import MemoryJournal
+        >>> asyncio.run(MemoryJournal().call_cache.kept(before=1e12))
+        (0, 0, 0.0)
+    """
 
     def __init__(self, read: Performs, write: Performs) -> None:
         self._read = read
@@ -74,11 +69,14 @@ class CallCache:
 
         await self._write(work)
 
-    async def kept(self, before: float) -> KeptReplies:
-        """Return what is kept from before a time, in seconds since the epoch."""
+    async def kept(self, before: float) -> tuple[int, int, float]:
+        """Return the number of replies from before a time, their bytes, and the time of the oldest.
+
+        Times are seconds since the epoch.
+        """
         figures = "SELECT count(*),coalesce(sum(length(value)),0),coalesce(min(at),0) FROM @calls WHERE at<?"
         rows = await self._read(lambda tables: _rows(tables, figures, before))
-        return KeptReplies(*rows[0]) if rows else KeptReplies(0, 0, 0.0)
+        return rows[0] if rows else (0, 0, 0.0)
 
     async def clear(self, before: float) -> None:
         """Delete what is kept from before a time."""
@@ -88,7 +86,7 @@ class CallCache:
 def cache_in_memory(tables: EventTables) -> CallCache:
     """Return the cache in a database of this process."""
 
-    async def now(work: Callable[[EventTables], T]) -> T:
+    async def now(work: Callable[[EventTables], Json]) -> Json:
         return work(tables)
 
     return CallCache(now, now)

@@ -26,9 +26,7 @@ from ..records.codec import Json
 from ..records.display import seconds_of
 from .call import ModelAttempt
 from .protocol import Request
-from .providers.endpoints import ProviderModel
 from .registry import Models
-from .scripted import ScriptedModel
 
 __all__ = ["CachedReply", "Caching", "ReplyCache", "draw_of"]
 
@@ -144,13 +142,8 @@ class ReplyCache:
 
     def key(self, request: Request) -> str:
         """Return the digest of all that decides about the reply to a request."""
-        model = self.models.model
-        if isinstance(model, ScriptedModel):
-            host = model.digest
-        elif isinstance(model, ProviderModel):
-            host = model.address(request)
-        else:
-            host = f"{type(model).__module__}.{type(model).__qualname__}"
+        kind = type(self.models.model)
+        address = getattr(self.models.model, "address", None)  # a model of the user may have none
         sent = json.dumps(request.to_json(), sort_keys=True)
         whole = {
             "format": FORMAT,
@@ -159,7 +152,7 @@ class ReplyCache:
             "temperature": request.temperature,
             "text_field": request.text_field,
             "timeouts": asdict(request.timeouts),
-            "host": [type(model).__name__, host],
+            "host": [kind.__module__, kind.__qualname__, address and address(request)],
             "scope": dict(self.caching.scope),
             "run": self.ctx.run_id if self.caching.where == "run" else "",
             "draw": self.draw,
@@ -225,6 +218,7 @@ class CachedReply(ModelAttempt):
     reports = False
 
     def __init__(self, attempt: ModelAttempt, data: dict[str, Json]) -> None:
+        self.name = "kept reply"  # limits of its model do not apply
         self.attempt = attempt
         self.data = data
 

@@ -637,7 +637,6 @@ class ModelAttempt(Leaf):
         else:
             spent = self.models.charged(self.request, self._reported(reply, ctx))
             ctx.spend(spent)
-            self.whole = reply.finish in ("stop", "tool_calls")
         # Providers are checked while the reply arrives; a script or a user's own model is not.
         if len(reply.tool_calls) > self.request.max_tool_calls:
             failure = too_many_calls(self.request, len(reply.tool_calls))
@@ -645,6 +644,7 @@ class ModelAttempt(Leaf):
             self.write_transcript(ctx, spent, failure=failure)
             self.failure = await self._keep(failure, ctx)
             raise failure
+        self.whole = reply.finish in ("stop", "tool_calls")
         # The settings are recorded because retries and failover may differ from the original request.
         data = {**reply.to_json(), "usage": spent.to_json(), "request": self._settings()}
         if self.target:

@@ -384,9 +384,9 @@ class ScriptedModel:
     def __repr__(self) -> str:
         return f"ScriptedModel({len(self.rules)} rules)"
 
-    @property
-    def digest(self) -> str:
-        """The digest of its rules."""
+    def address(self, request: Request) -> str:
+        """Return the digest of its rules, which stands for the address of a request."""
+        del request
         return hashlib.sha256(self._text.encode("utf-8", "surrogatepass")).hexdigest()
 
     async def complete(

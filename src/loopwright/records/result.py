@@ -340,7 +340,9 @@ class Result(Record, Generic[Out]):
         workspace: where the files of its workspace are: `folder`, `base`, `commit`, `tree`, the
             `iteration` they come from, and the `branch` or `patch` that was made. None without one.
         held_out: the figures of held-out tests by the name of their evaluator: `passing`, `total`, `score`,
-            the `visible` score of the same files, and the `gap` between the two. None without such tests.
+            the `visible` score of the same files, and the `gap` between the two. Of the held-out cases of a data
+            set also the scores of the `beginning` and the `result`, their paired `difference`, and the number of
+            `looks` in `dataset`. None without such tests.
         explored_iterations: the iterations after the normal end, of a loop that explores. They are not in
             `history`, and `usage` counts them.
 

@@ -101,12 +101,15 @@ class Row(_AtPath):
             rest = f", {total - len(answers)} not asked" if total > len(answers) else ""
             counted = f"{answers.count(True)} of {texts.plural(total, 'sentence')}{rest}"
             text = f"{counted}  {text}".rstrip()
-        if item.chain > 1 or item.parent is not None:
-            begin = item.number - 1 if item.parent is None else item.parent
-            text = f"chain {item.chain} from {begin or 'the start'}  {text}".rstrip()
+        origin = []
         if item.candidates:
             chosen = f"candidate {item.candidate} of" if item.candidate else "none of"
-            text = f"{chosen} {len(item.candidates)}  {text}".rstrip()
+            origin.append(f"{chosen} {len(item.candidates)}")
+        if item.chain > 1 or item.parent is not None:
+            begin = item.number - 1 if item.parent is None else item.parent
+            origin.append(f"chain {item.chain} from {begin or 'the start'}")
+        if origin:
+            text = f"{', '.join(origin)}{text and ': '}{text}"
         if item.explored:
             text = f"explored  {text}".rstrip()
         return texts.one_line(text[:LINE_INPUT])

@@ -24,10 +24,10 @@ from pydantic_evals.reporting import EvaluationReportAdapter
 
 from loopwright import Case, Dataset, evaluate
 from loopwright.datasets.exports import inspect_log, pydantic_evals_report
-from loopwright.dialects.evaluations import converted
 from loopwright.evaluators import check
 from loopwright.interop import as_evaluator
 from loopwright.testing import run_virtual
+from loopwright.ui.conversion import converted
 
 CASES = [
     Case({"question": "2 + 2"}, "4", id="sum", metadata={"kind": "easy"}),

@@ -654,6 +654,9 @@ class Files:
             }
         kept = tree.keep(present)
         assert kept
+        if not memory.get("busy"):
+            # Killed while it puts files in place, it leaves a mixture that is nobody's edit.
+            tree.remember(busy=True)
         tree.put(commit, present, left_out)
         tree.remember(busy=busy)
         return None

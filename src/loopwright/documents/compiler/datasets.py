@@ -100,6 +100,10 @@ def _data(compilation: Compilation, spec: DatasetFile, at: Location) -> Dataset 
     file = compilation.sent(spec.file, place)
     if len(compilation.problems) > before:
         return None
+    if file.is_dir():
+        compilation.project.sent.pop()
+        for part in sorted(file.iterdir()):
+            compilation.sent(f"{spec.file}/{part.name}", place)
     options = spec.model_dump(include={"split", "group", "fields", "salt"})
     try:
         data = Dataset.load(file, **options)

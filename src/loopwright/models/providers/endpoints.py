@@ -591,14 +591,10 @@ class ProviderModel:
             self._requests.redactor = self.redactor
 
     def address(self, request: Request) -> str:
-        """Return the address of a request; "" if it is unknown."""
+        """Return the address of a request, or the origin of its provider; "" if it is unknown."""
         provider = provider_of(request.provider)
-        if request.base_url or provider is None:
-            return request.base_url
-        try:
-            return provider.address(self.places)
-        except ConfigurationError:
-            return ""
+        own = "" if provider is None else _own_origin(provider, self.places)
+        return request.base_url or own
 
     def check(self, request: Request) -> tuple[str, ...]:
         """Check the endpoint of a request without a network connection; return remarks for people.

@@ -6,11 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...dialects.evaluations import Converted, converted
 from ...documents import Settings, export_schema, load
 from ...documents.load import to_native_yaml
 from ...documents.schema.export import EDITOR_SCHEMA, MODELINE, editor_schema
@@ -21,6 +20,9 @@ from ..check_report import CheckReport, report_on
 from ..sources import SourceSettings
 from .options import AsJson, DocumentOptions, Lenient, ModelOptions, expanded
 from .output import Output
+
+if TYPE_CHECKING:
+    from ..conversion import Converted
 
 
 @expanded
@@ -139,6 +141,8 @@ def convert(
         loopwright convert polish.yaml
         loopwright convert polish.yaml --out native
     """
+    from ..conversion import converted  # loads models and data sets, which `check` need not
+
     with Output() as output:
         if (found := converted(Path(file))) is not None:
             _write_evaluation(found, folder, output)

@@ -298,9 +298,10 @@ def _held_out(view: RunView) -> list[UsedPart]:
             value = complete.value
             figures = value.get("held_out") if isinstance(value, Mapping) else None
             for name, one in (figures or {}).items():
-                gap, share = one.get("gap"), texts.held_out(one)
+                share, _, more = texts.held_out(one).partition(": ")
+                gap = one.get("gap")
                 label = "Held-out tests" if name == "tests" else f"Held-out {texts.one_line(name)}"
-                limit = "" if gap is None else f"score gap {texts.score(gap)}"
+                limit = more or ("" if gap is None else f"score gap {texts.score(gap)}")
                 # Those of a later loop with the same label stay.
                 facts.setdefault(label, UsedPart(label, share, limit))
         end = start
@@ -429,6 +430,49 @@ class Chart:
 
 
 @dataclass(frozen=True, slots=True)
+class Branch:
+    """An iteration in the picture of parents: its place, that of its parent, and a word on its parent."""
+
+    number: int
+    chain: int
+    x: float
+    y: float
+    parent: str
+    from_x: float | None
+    from_y: float | None
+    best: bool
+    accepted: bool | None
+    score: float | None
+    strategy: str
+
+
+_LANE, _STEP = 24, 26  # height of a chain and width of an iteration, in pixels
+_BRANCHES = 500  # iterations in the picture of parents: the first ones
+
+
+def _branches(marks: Sequence[Mark], best: int) -> list[Branch]:
+    """Return the iterations of a loop as a tree by parent, with chains as lanes; none for a single line."""
+    items = [item for _, item in marks[:_BRANCHES]]
+    if all(item.parent is None and item.chain == 1 for item in items):
+        return []
+    chains = {item.number: item.chain for item in items}
+    across = min(_STEP, 1600 / max(1, len(items)))
+    made = []
+    for item in items:
+        parent = item.number - 1 if item.parent is None else item.parent
+        lane = chains.get(parent)
+        made.append(
+            Branch(
+                item.number, item.chain, item.number * across, item.chain * _LANE,
+                f"iteration {parent}" if parent else "the start",
+                None if lane is None else parent * across, None if lane is None else lane * _LANE,
+                item.number == best, item.accepted, item.score, item.strategy,
+            )
+        )  # fmt: skip
+    return made
+
+
+@dataclass(frozen=True, slots=True)
 class Section:
     """A loop on the page of its run."""
 
@@ -440,6 +484,7 @@ class Section:
     page: RowsPage
     points: list[list[Json]] = field(default_factory=list)
     chart: Chart | None = None
+    branches: Sequence[Branch] = ()
     inside: list[Section] = field(default_factory=list)
     limits: str = ""
     over_list: bool = False
@@ -486,6 +531,7 @@ def section_of(
         page=page_of(view, loop, marks, offset=offset, limit=len(marks) if all_rows else PAGE),
         points=points,
         chart=_chart(points, bounds.get("threshold"), objective),
+        branches=_branches(marks, best),
         inside=inside,
         limits=", ".join(filter(None, [limits_text(bounds), noise])),
         over_list=is_list(loop, view.info),

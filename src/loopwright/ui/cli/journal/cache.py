@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import Annotated, Protocol, runtime_checkable
+from typing import Annotated
 
 import typer
 
@@ -19,14 +19,6 @@ from ..output import Output
 from . import Place
 
 
-@runtime_checkable
-class _Keeping(Protocol):
-    """A journal that keeps replies."""
-
-    @property
-    def call_cache(self) -> CallCache: ...
-
-
 def journal_cache(
     url: Place = "",
     journal: JournalUrl = DEFAULT,
@@ -34,7 +26,9 @@ def journal_cache(
     older_than: Annotated[
         str,
         typer.Option(
-            "--older-than", metavar="TIME", help="Only older replies: an age such as 7d, or a date."
+            "--older-than",
+            metavar="TIME",
+            help="Only older replies: an age such as 7d, or a date.",
         ),
     ] = "",
     as_json: AsJson = False,
@@ -51,20 +45,22 @@ def journal_cache(
 
 
 async def _cache(url: str, before: float, output: Output, *, clear: bool) -> int:
+    name = shown_url(url)
     async with opened(url) as store:
-        if not isinstance(store, _Keeping):
-            raise ConfigurationError(f"cache: {shown_url(url)} keeps no replies")
-        kept = await store.call_cache.kept(before)
-        if clear and kept.count:
-            await store.call_cache.clear(before)
+        cache: CallCache | None = getattr(store, "call_cache", None)
+        if cache is None:
+            raise ConfigurationError(
+                f"cache: {name} keeps no replies. Use sqlite:PATH or postgres://HOST/DATABASE."
+            )
+        count, size, oldest = await cache.kept(before)
+        if clear:
+            await cache.clear(before)
     if output.as_json:
-        facts = {"replies": kept.count, "bytes": kept.size, "oldest": kept.oldest, "deleted": clear}
-        output.write_json({"journal": shown_url(url), **facts})
+        facts = {"replies": count, "bytes": size, "oldest": oldest, "deleted": clear}
+        output.write_json({"journal": name, **facts})
         return 0
-    count = f"{kept.count:,} {'reply' if kept.count == 1 else 'replies'}"
-    if clear:
-        output.write(f"deleted {count} from {shown_url(url)}")
-    else:
-        oldest = f", the oldest from {texts.when(kept.oldest)}" if kept.count else ""
-        output.write(f"{shown_url(url)} keeps {count}, {kept.size:,} bytes{oldest}")
+    replies = f"{count:,} {'reply' if count == 1 else 'replies'}"
+    from_when = f", the oldest from {texts.when(oldest)}" if count else ""
+    kept = f"{name} keeps {replies}, {size:,} bytes{from_when}"
+    output.write(f"deleted {replies} from {name}" if clear else kept)
     return 0

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from documents.playing import play
-from loopwright.dialects.evaluations import converted
 from loopwright.documents import Settings, load
 from loopwright.documents.load import to_native_yaml
 from loopwright.errors import DocumentError
+from loopwright.ui.conversion import converted
 
 PROMPTFOO = """\
 description: Capitals

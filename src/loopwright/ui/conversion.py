@@ -100,9 +100,7 @@ class _Conversion:
         for one in foreign.cases:
             one.programs = []
         layout = Layout({}, "")
-        cases = [
-            layout.case(row, f"{self.path.name}:{line}", names={}) for line, row in foreign.rows()
-        ]
+        cases = [layout.case(row, f"{self.path.name}:{line}") for line, row in foreign.rows()]
         evaluate += self._programs(
             [(case.id, of) for case, (_, of) in zip(cases, programs, strict=True)]
         )
