@@ -152,6 +152,12 @@ class OverCases(CompositeStep[object, Json]):
             Status.FAILED, Reason.ERROR, failure.message, output, name=self.name, error=failure
         )
 
+    @property
+    def total(self) -> int:
+        """How many runs of cases there are."""
+        count = len(self.dataset)
+        return min(self.sample or count, count) * self.repeat
+
     def failed(self, scores: Scores) -> bool:
         """Return whether there are more errors than allowed."""
         return scores.errored > self.most * scores.total + 1e-9

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from ..datasets import Case, Dataset
 from ..datasets.results import ERRORED, FIGURES, EvalResult, Gate, recorded_rows
+from ..engine.step import Step
 from ..errors import LoopwrightError, RunNotFound
 from ..evaluators.cases import OverCases
 from ..journal import Entry, Journal, RunInfo, surviving
@@ -150,20 +151,22 @@ def case_json(row: CaseRow, read: Read) -> dict[str, Json]:
     return data
 
 
+def step_of(step: Step) -> OverCases | None:
+    """Return the step that runs the cases of an evaluation; None in another step."""
+    if isinstance(step, OverCases):
+        return step
+    return next((found for part in step.parts() if (found := step_of(part)) is not None), None)
+
+
 def dataset_of(info: RunInfo) -> Dataset | None:
     """Return the cases that an evaluation ran, as their file has them now; None if its document cannot be read."""
     from .sources import SourceSettings, load_again
 
     try:
-        steps = [load_again(info, SourceSettings(), execute=False).step]
+        step = step_of(load_again(info, SourceSettings(), execute=False).step)
     except LoopwrightError:  # of a Python program, or the document is not there any more
         return None
-    while steps:
-        step = steps.pop()
-        if isinstance(step, OverCases):
-            return step.dataset
-        steps += step.parts()
-    return None
+    return None if step is None else step.dataset
 
 
 def cases_of_file(info: RunInfo, entries: Sequence[Entry]) -> dict[str, Case]:
@@ -181,10 +184,15 @@ def cases_in(entries: Sequence[Entry]) -> Iterator[dict[str, Json]]:
 
 
 async def with_baseline(
-    store: Journal, name: str
+    store: Journal, name: str, wanted: Json = None
 ) -> tuple[RunInfo, list[Entry], EvalResult | None]:
-    """Return a run with its entries, and the result of its baseline, if it has one and that is still recorded."""
+    """Return a run with its entries, and the result of its baseline, if it has one and that is still recorded.
+
+    `wanted` are the settings of its latest process, which may differ from those of the first.
+    """
     info, entries = await on_record(store, name)
+    if wanted is not None:
+        info = replace(info, source={**info.source, "eval": wanted})
     before = None
     if named := (info.source.get("eval") or {}).get("baseline"):
         with suppress(RunNotFound):

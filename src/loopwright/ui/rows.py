@@ -9,7 +9,16 @@ from dataclasses import dataclass
 from ..journal import Entry, surviving
 from ..journal.replay import RecordedRun
 from ..progress import depth_of
-from ..records import NOTHING, Evaluation, Iteration, Stop, Usage, is_judging, number_text
+from ..records import (
+    NOTHING,
+    Evaluation,
+    Iteration,
+    Stop,
+    Usage,
+    case_path,
+    is_judging,
+    number_text,
+)
 from ..records.codec import Json, text_of
 from ..records.display import verdict_word
 from . import formatting as texts
@@ -304,6 +313,8 @@ class Progress:
         self.spent: Usage = NOTHING
         self.judging: Usage = NOTHING  # part of `spent`
         self.active = 0.0
+        self.cases: set[str] = set()  # the paths of cases of a data set that have an evaluation
+        self.all_cases: int = (bounds or {}).get("cases", 0)
 
     def recall(self, entries: Sequence[Entry]) -> list[Shown]:
         """Apply the entries of an earlier process, and return the items to show."""
@@ -345,6 +356,8 @@ class Progress:
             self.spent += entry.usage
             if is_judging(entry.path):
                 self.judging += entry.usage
+            if self.all_cases and entry.path.endswith(("/evaluate", "/outcome")):
+                self.cases.add(case_path(entry.path))
             if entry.path.endswith("/items") and isinstance(entry.value, list):
                 self.lists[entry.path.removesuffix("/items")] = entry.value
         elif entry.kind == "waiting":

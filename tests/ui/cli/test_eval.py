@@ -221,6 +221,8 @@ def test_settings_of_the_command_replace_those_of_the_document(project: Project)
     assert ids[0] == ids[1]
     resumed = evaluated(project, "--resume", "a", "--json").json
     assert resumed == done
+    # A limit that is given to the resume counts.
+    assert evaluated(project, "--resume", "a", "--min-lower", "0.99").code == 3
 
 
 TASKS = """

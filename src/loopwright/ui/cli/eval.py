@@ -220,10 +220,13 @@ def eval(  # noqa: A001
 
 
 def report_evaluation(
-    outcome: Result, url: str, output: Output, files: Iterable[tuple[str, Path]]
+    outcome: Result, wanted: Json, url: str, output: Output, files: Iterable[tuple[str, Path]]
 ) -> int:
-    """Write the files and the report of an evaluation that has ended, and return the exit code."""
-    info, entries, before = reading(url, lambda store: with_baseline(store, outcome.run_id))
+    """Write the files and the report of an evaluation that has ended, and return the exit code.
+
+    `wanted` are its settings, such as the gate.
+    """
+    info, entries, before = reading(url, lambda store: with_baseline(store, outcome.run_id, wanted))
     for option, file in files:
         write_file(
             option,

@@ -21,7 +21,7 @@ from ..journals import command_line, reading
 from ..rows import LINE_INPUT, PAGE, counts_text
 from .output import Output
 
-_LEFT = 50  # columns of the left part of a line
+_LEFT = 56  # columns of the left part of a line
 _WORST = 3  # cases in a line
 _LIMITS = {"mean_at_least": "mean ≥", "lower_at_least": "lower ≥", "max_drop": "drop ≤"}
 

@@ -415,6 +415,8 @@ class LiveView(LinesView):
                 parts.append(f"({texts.fit(texts.one_line(model), 24, self.output.signs)})")
             if len(in_flight) > 1:
                 parts.append(f"and {len(in_flight) - 1} more")
+        if total := self.progress.all_cases:
+            parts.append(f"| {len(self.progress.cases):,} of {texts.plural(total, 'case')}")
         limit = f"of {texts.duration(self.seconds)}" if self.seconds < math.inf else "total"
         parts.append(f"| {texts.duration(max(0.0, now))} {limit}")
         if spent := self._spent():

@@ -123,7 +123,8 @@ def report(
     if "eval" in job.source.source and not questions and not url.startswith(MEMORY):
         from .eval import report_evaluation  # for the few runs that are evaluations of data sets
 
-        return report_evaluation(outcome, url, output, files)
+        wanted = job.recorded.get("eval") or job.source.source["eval"]
+        return report_evaluation(outcome, wanted, url, output, files)
     if output.as_json:
         output.write_json(result_json(outcome, questions))
     else:
@@ -191,6 +192,11 @@ async def _run_job(
         if not job.quiet:
             where = shown_url(job.options.journal)
             bounds = bounds_of(job.source.step)
+            if "eval" in job.source.source:
+                from ..evaluations import step_of  # for the few runs that are evaluations
+
+                if (plan := step_of(job.source.step)) is not None:
+                    bounds["cases"] = plan.total
             title = f"{name}: {state} {job.run_id} in {where}{job.remark}"
             view.recall(title, before, bounds, rerun=job.options.in_doubt == "rerun")
         try:
