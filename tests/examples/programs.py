@@ -20,11 +20,11 @@ ENVIRONMENT = {
 }
 
 
-def python(*words: object, cwd: Path, path: Path | None = None) -> str:
-    """Run Python with these arguments, modules of `path` at hand; return what it printed."""
+def python(*words: object, cwd: Path, path: Path | None = None, code: int = 0) -> str:
+    """Run Python with these arguments, modules of `path` at hand; return what it printed. It must exit with `code`."""
     environment = {**ENVIRONMENT, **({"PYTHONPATH": str(path)} if path else {})}
     done = warm_python().run([*map(str, words)], cwd=cwd, env=environment)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == code, done.stdout + done.stderr
     return done.stdout
 
 
@@ -33,7 +33,9 @@ def answer(code: str, *, cwd: Path, path: Path) -> Any:
     return json.loads(python("-c", code, cwd=cwd, path=path).splitlines()[-1])
 
 
-def loopwright(*words: object, cwd: Path) -> dict[str, Any]:
+def loopwright(*words: object, cwd: Path, code: int = 0) -> dict[str, Any]:
     """Run the command line under --json and return its object."""
-    found: dict[str, Any] = json.loads(python("-m", "loopwright", *words, "--json", cwd=cwd))
+    found: dict[str, Any] = json.loads(
+        python("-m", "loopwright", *words, "--json", cwd=cwd, code=code)
+    )
     return found
