@@ -108,7 +108,8 @@ class RecordedCases:
     def listed(self, read: Read) -> list[CaseRow]:
         """Return the cases in the order of the file, where a shard is not complete in that of their beginnings."""
         for row in self._rows.values():
-            if row.state == RUNNING:
+            # One that errored may be tried again.
+            if row.place == math.inf and row.state in (RUNNING, ERRORED):
                 self._decide(row, read)
         return sorted(self._rows.values(), key=lambda row: (row.shard, row.place, row.began))
 
@@ -118,8 +119,9 @@ class RecordedCases:
 
         evaluation = evaluation_of(row, read)
         if evaluation is not None:
-            row.state = state_of(evaluation)
-            row.score = evaluation.score
+            row.state, row.score = state_of(evaluation), evaluation.score
+            if row.score is None and evaluation.passed is not None:
+                row.score = float(evaluation.passed)
         elif row.parts.get("error") == row.last:
             row.state = ERRORED
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from statistics import fmean
 from typing import Any, ClassVar
 from urllib.parse import urlencode
 
@@ -15,6 +16,7 @@ from ...errors import ConfigurationError, LoopwrightError
 from ...journal import RunInfo, surviving
 from ...journal.views import RunView
 from ...records.codec import Json, text_of
+from .. import formatting as texts
 from ..evaluations import (
     CaseRow,
     Read,
@@ -33,6 +35,7 @@ BINS = 10  # of the histogram
 MAX_ENTRIES = 4_000  # from the first entry of a case to its last that are read for its trace
 MAX_RUNS = 8  # runs whose cases are cached
 _FIRST = 20  # entries, among which is the first case of an evaluation
+OPEN = ("queued", "running", "interrupted", "suspended")  # statuses of a run that has not ended
 _STATES = (ERRORED, FAILED, UNDECIDED)  # in their order, before the others
 SORTS = {
     "": "changed and not passed first", "file": "order of the file", "score": "lowest score first",
@@ -174,8 +177,8 @@ def places_of(view: RunView, rows: Sequence[CaseRow], text: str) -> set[int] | N
 
     def mentions(row: CaseRow) -> bool:
         case = case_json(row, entries.__getitem__)
-        texts = (case["id"], case["output"], case["feedback"], case.get("error", ""))
-        return any(needle in text_of(one).lower() for one in texts)
+        parts = (case["id"], case["output"], case["feedback"], case.get("error", ""))
+        return any(needle in text_of(one).lower() for one in parts)
 
     return {place for place, row in enumerate(rows) if mentions(row)}
 
@@ -250,7 +253,10 @@ class EvaluationPage:
 
     @property
     def score(self) -> str:
-        """The mean score with its interval."""
+        """The mean score with its interval, until the end that of the cases so far without one."""
+        scores = [row.score for row in self.scored.rows if row.score is not None]
+        if self.scored.info.status in OPEN and scores:
+            return f"{fmean(scores):.3f} so far, {texts.plural(len(scores), 'case')}"
         return score_text(self.result.score)
 
     @property
