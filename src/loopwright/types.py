@@ -41,6 +41,7 @@ from .records.json_schema import Schema
 from .records.redaction import Redactor
 from .records.result import ItemOutcome, StepOutcome
 from .records.typed import ValueType
+from .tools.process import OnOutput
 
 __all__ = [
     "CaseOptions",
@@ -66,6 +67,7 @@ __all__ = [
     "LoopState",
     "MetricLike",
     "ModelCall",
+    "OnOutput",
     "OnText",
     "OpenWait",
     "Probe",

@@ -10,7 +10,7 @@ import pytest
 
 from loopwright import Case, evaluate
 from loopwright.datasets import Dataset
-from loopwright.errors import DocumentError
+from loopwright.errors import ConfigurationError, DocumentError
 from loopwright.evaluators import check
 from loopwright.testing import run_virtual
 
@@ -76,6 +76,14 @@ def test_a_case_without_an_expectation_is_not_compared(tmp_path: Path) -> None:
         "name: x\ncases:\n- {name: a, inputs: 1}\n- {name: b, inputs: 1, expected_output: 2}\nevaluators: [EqualsExpected]\n",
     )
     assert [case.evaluators for case in data] == [(), ({"check": {"schema": {"const": 2}}},)]
+
+
+@pytest.mark.parametrize("value", ["2026-13-45", "="])
+def test_yaml_that_pydantic_evals_cannot_read_is_refused(value: str, tmp_path: Path) -> None:
+    """Its YAML 1.1 has dates and other tags, whose errors are sentences."""
+    with pytest.raises(ConfigurationError, match=r"^evals.yaml: pydantic-evals cannot read it: "):
+        evals(tmp_path, f"cases:\n- {{name: a, inputs: {value}}}\n")
+    assert evals(tmp_path, "cases:\n- {name: a, inputs: 1e3}\n")[0].inputs == "1e3"
 
 
 # Type, value and other keys of an assertion; an output that it accepts, and one that it does not.

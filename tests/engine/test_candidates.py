@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,9 +29,13 @@ from loopwright import (
     Timeout,
     Usage,
     resume,
+    run,
+    signal,
     step,
 )
 from loopwright.errors import ConfigurationError, LoopwrightWarning, StepError
+from loopwright.journal import open_journal
+from loopwright.records.evaluation import Tampering
 from loopwright.search import Optimise
 from loopwright.testing import run_virtual
 
@@ -370,6 +375,47 @@ def test_a_question_of_one_suspends_when_the_others_have_ended() -> None:
     run_virtual(journal_answer(journal, "l/1/candidate-1/execute/size", 7))
     result = run_virtual(resume(loop, "r", journal=journal))
     assert (result.output, sorted(ran)) == (7, [1, 1, 2, 3])
+
+
+async def test_a_wait_of_one_leaves_when_the_others_have_ended(tmp_path: Path) -> None:
+    """With `leave`, the run is suspended then, and goes on with the event."""
+    journal = open_journal(f"sqlite:{tmp_path}/j.db")
+    ran: list[int] = []
+
+    async def write(value: Any, ctx: Context) -> int:
+        if ctx.candidate == 1:
+            return int((await ctx.wait("w", event="done"))["value"])
+        ran.append(ctx.candidate)
+        return ctx.candidate
+
+    loop = Loop(write, inline(lambda n: n / 10), candidates=3, name="l", until=MaxIterations(1))
+    result = await run(loop, "in", journal=journal, run_id="r", on_wait="leave")
+    assert (result.reason.value, ran) == ("waiting", [2, 3])
+    await signal("done", 9, key="r", journal=journal)
+    result = await resume(loop, "r", journal=journal)
+    assert (result.output, ran) == (9, [2, 3])
+
+
+def test_a_thousand_candidates_are_on_record() -> None:
+    """One iteration can have as many, and all of them are in its record and in the journal."""
+    journal = MemoryJournal()
+    loop = Loop(inline(lambda value, ctx: ctx.candidate), inline(lambda n: n % 997 / 997), name="l", candidates=1000, until=MaxIterations(1))  # fmt: skip
+    result = play(loop, "in", journal=journal, run_id="r")
+    item = result.history[0]
+    assert (item.candidate, len(item.candidates)) == (996, 1000)
+    assert run_virtual(journal.result("r")).history == result.history
+
+
+def test_what_changed_its_own_check_does_not_count() -> None:
+    """A rejected candidate is never chosen; with none left, the rules for tampering apply."""
+    forged = Evaluation(
+        passed=False, tampered=Tampering("forged", ("test_a.py",), "it wrote the report")
+    )
+    assert forged.tampered is not None
+    assert forged.tampered.rejected
+    assert play(drafts([forged, 0.1]), "in").history[0].candidate == 2
+    result = play(drafts([forged, forged], until=MaxIterations(5)), "in")
+    assert result.reason.value == "tampered"
 
 
 async def journal_answer(journal: MemoryJournal, path: str, value: Any) -> None:

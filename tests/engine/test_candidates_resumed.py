@@ -81,7 +81,7 @@ def test_a_crash_at_every_write_gives_the_same_result(pick: str, before: bool) -
     result = once.live(journal)
     assert result is not None
     expected, writes = uncounted(whole(result, timed=True)), journal.appended
-    for at in range(1, writes + 1, 3 if before else 2):
+    for at in range(1, writes + 1, 7 if before else 5):
         world, journal = World(pick), DyingJournal(at, before=before)
         assert world.live(journal) is None
         doubtful, performed = in_flight(journal), Counter(world.ledger)

@@ -369,6 +369,7 @@ def read_source(path: Path, name: str) -> Any:
 
     Raises:
         DocumentError: with every problem of the text.
+        ConfigurationError: for YAML that pydantic-evals cannot read.
     """
     # By name, because the reader of documents belongs to a layer above; it needs nothing from there.
     reader = import_module("loopwright.documents.yaml.reader")
@@ -378,7 +379,11 @@ def read_source(path: Path, name: str) -> Any:
         # pydantic-evals writes YAML 1.1, in which 1e3 is text. The reader has checked what could harm.
         import yaml
 
-        source = replace(source, value=yaml.safe_load(raw))
+        try:
+            source = replace(source, value=yaml.safe_load(raw))
+        except (yaml.YAMLError, ValueError) as error:
+            why = " ".join(str(error).split())
+            raise ConfigurationError(f"{name}: pydantic-evals cannot read it: {why}") from error
     return source
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -337,6 +338,7 @@ class _Round:
         self.begun: dict[int, _Ended] = {}
         self.cut: Stopped | None = None
         self.met = False  # whether stop_rest was
+        self.lanes: set[int] = set()  # of the candidates that run
 
     async def run(self) -> None:
         """Run the candidates, choose one and record the choice; or take the recorded choice."""
@@ -428,12 +430,14 @@ class _Round:
         if inputs is not None:
             attempt.adapted(inputs[number - 1])
         one = self.begun[number] = _Ended(number, attempt, vary)
+        lane = next(lane for lane in itertools.count() if lane not in self.lanes)
+        self.lanes.add(lane)
         try:
-            if began is None:
-                self._admit(ctx)
+            if began is None and ctx.account.capped:
+                ctx.account.admit()
             if files is not None:
                 name = path.rpartition("/")[2]
-                one.files = await files.branch(self.ctx.iteration, name, ended=known)
+                one.files = await files.branch(self.ctx.iteration, name, lane, ended=known)
                 ctx.scope.work_in(one.files)
             output = await self.call(ctx, "execute", step, attempt.input)
             attempt.executed(step, self._checked(output, path, step))
@@ -444,6 +448,7 @@ class _Round:
         except (StepError, Stopped) as error:
             attempt.failed(error)
         finally:
+            self.lanes.remove(lane)
             if one.files is not None and not known:
                 await one.files.remove()
         if (cut := attempt.cut) is not None and cut.stop.reason is Reason.BUDGET:
@@ -469,15 +474,6 @@ class _Round:
         scope = around.scope.of_candidate(number, vary)
         inner = Context(self.run_state, path, around.gate, account, scope)
         return inner, None if replay is None else replay.began(path)
-
-    def _admit(self, ctx: Context) -> None:
-        """Raise Stopped if a limit does not let a candidate begin."""
-        if self.run_state.cancelled is not None:
-            raise Stopped("", self.run_state.cancelled)
-        if ctx.gate is not None:
-            ctx.gate.check(self.run_state)
-        if ctx.account.capped:
-            ctx.account.admit()
 
     def _checked(self, output: Json, path: str, step: Step) -> Json:
         """Return an output; a combination must have the type that `execute` declares."""
@@ -525,7 +521,8 @@ class _Round:
         first = next((error for error in errors if error.kind == BROKEN_EVALUATOR), None)
         if first is not None:
             self.attempt.stage = first.stage
-            raise first.to_error()
+            # Of the iteration, which is what a retry of the run repeats.
+            raise replace(first, path=self.path).to_error()
         stops = [one.stop for one in failed if one.skipped and one.stop is not None]
         if len(stops) == len(failed) and stops[0].owner != self._place(failed[0].number):
             raise stops[0]

@@ -189,6 +189,7 @@ class Snapshots:
         "_opened",
         "base",
         "current",
+        "lane",
         "merged",
         "owns",
         "parent",
@@ -208,6 +209,8 @@ class Snapshots:
         self.current: dict[str, Json] | None = None
         self.parent: Iteration | None = None
         self.merged: Json = None
+        # Of what is kept for its checks: two that run at the same time must not share it.
+        self.lane = path
         self._commit = ""
         self._opened = False
 
@@ -266,17 +269,18 @@ class Snapshots:
         self._commit = (files or self.base)["commit"]
         await self._restore(await self._last(prefix) or self._commit, f"{prefix}/outside_edit")
 
-    async def branch(self, number: int, name: str, *, ended: bool) -> Snapshots:
+    async def branch(self, number: int, name: str, lane: int, *, ended: bool) -> Snapshots:
         """Return the snapshots of one candidate of iteration `number`, which has a state of its own.
 
         It has the files of the parent, or of the last step that finished in it; one that has `ended` needs none.
+        No other candidate that runs has the same `lane`.
         """
         place = f"{self.path}/{number}"
         commit = "" if ended else await self._last(f"{place}/{name}") or self._commit
         made = self.state.branch(f"{number}-{name}", commit)
         inner = Snapshots(self.run, place, self.source, await self._complete(made))
         inner.base, inner.parent, inner._commit = self.base, self.parent, self._commit
-        inner._opened = True
+        inner._opened, inner.lane = True, f"{self.lane} {lane}"
         return inner
 
     async def remove(self) -> None:

@@ -97,6 +97,10 @@ class WorkspaceLoopRun(LoopRun):
         await self._files.place(self.scope.continued, number)
         iteration = await super().iterate()
         self.task = None  # a limit of time that a person sets does not cut the capture of files
+        if iteration.candidates and (chosen := self._files.current) is not None:
+            # A snapshot with the name of the iteration, of the files that the chosen candidate made.
+            await self._files.show(chosen)
+            await self._files.capture(number)
         return replace(iteration, files=await self._files.close(number))
 
     async def _called(

@@ -31,7 +31,7 @@ from ..records import Criterion, Evaluation, as_evaluation, codec, reaches
 from ..records.codec import Json
 from ..records.json_schema import Schema, library, validator_of
 from ..tools.commands import CommandOptions, ShellStep
-from ..tools.process import CommandResult, Watch, tail
+from ..tools.process import CommandResult, OnOutput, tail
 from .score import finder, read_score_by_pattern
 
 if TYPE_CHECKING:
@@ -562,7 +562,7 @@ def effort_check(
 
 
 async def run_check(
-    shell: ShellStep, value: Json, ctx: Context, watch: Watch | None = None
+    shell: ShellStep, value: Json, ctx: Context, watch: OnOutput | None = None
 ) -> CommandResult:
     """Run the command of a check. A failure that prevents a verdict is an error."""
     try:

@@ -24,7 +24,7 @@ from ..errors import ConfigurationError, nearest
 from ..records import Evaluation, codec, number_text
 from ..records.codec import Json
 from ..tools.commands import CommandOptions, ShellStep
-from ..tools.process import READ, CommandResult, Watch
+from ..tools.process import READ, CommandResult, OnOutput
 from .check import command_check, output_of, run_check
 from .gates import Check, as_check, before
 
@@ -243,7 +243,7 @@ class Measurement:
         return _Reading(self.name, self.unit, number_pattern(f"metric {self.name}", self.pattern))
 
     async def of(
-        self, run: Callable[[Watch | None], Awaitable[CommandResult]], ctx: Context
+        self, run: Callable[[OnOutput | None], Awaitable[CommandResult]], ctx: Context
     ) -> Evaluation:
         """Run the command when it is its turn, and return the evaluation of its output."""
         if self.early is None:

@@ -188,8 +188,9 @@ class ReplyCache:
             "saved": reply["usage"],
             "reply": part if redactor is None else redactor.clean(part),
         }
-        now = self.ctx.run.clock.wall()
-        await self._done(lambda: self.store.put(self.key(request), value, now))
+        await self._done(
+            lambda: self.store.put(self.key(request), value, self.ctx.run.clock.wall())
+        )
 
     async def _done(self, work: Callable[[], Awaitable[T]]) -> T | None:
         try:
@@ -203,8 +204,7 @@ def _mark_of(request: Request) -> str:
     """Return the mark that a judge has to repeat, "" for other requests."""
     if request.schema is None or "mark" not in request.schema.get("properties", {}):
         return ""
-    match = _MARK.search(request.prompt)
-    return match[1] if match else ""
+    return match[1] if (match := _MARK.search(request.prompt)) else ""
 
 
 class CachedReply(ModelAttempt):

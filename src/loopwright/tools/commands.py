@@ -43,7 +43,7 @@ from ..errors import ConfigurationError, StepError, StepTimeout, nearest
 from ..records import Usage, codec
 from ..records.codec import Json
 from .base import Tool, ToolOptions
-from .process import LIMIT, CommandResult, Watch, inherited, run_command, tail, variable_names
+from .process import LIMIT, CommandResult, OnOutput, inherited, run_command, tail, variable_names
 from .sandbox import Sandbox, SandboxMode
 
 if TYPE_CHECKING:
@@ -577,7 +577,7 @@ class ShellStep(Leaf):
         )
 
     async def run_command(
-        self, value: Json, ctx: Context, watch: Watch | None = None
+        self, value: Json, ctx: Context, watch: OnOutput | None = None
     ) -> CommandResult:
         """Run the command on a value and return how it ended, whatever its exit code.
 

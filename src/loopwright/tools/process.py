@@ -42,7 +42,7 @@ __all__ = [
     "STRING_BYTES",
     "ChildProcess",
     "CommandResult",
-    "Watch",
+    "OnOutput",
     "encoded",
     "inherited",
     "run_command",
@@ -244,7 +244,7 @@ DRAIN = 0.05  # seconds to read the pipes of an ended tree to their end
 BLOCK = 1024 * 1024  # bytes of output decoded at a time
 SHOWN = 2000  # characters of output in a message
 # From a stream, which is the same object for each of its pieces, and a piece to whether the command ends here.
-Watch = Callable[[object, bytes], Awaitable[bool]]
+OnOutput = Callable[[object, bytes], Awaitable[bool]]
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -318,7 +318,7 @@ async def run_command(
     limit: int = LIMIT,
     keep: int | None = None,
     token: str = "",
-    watch: Watch | None = None,
+    watch: OnOutput | None = None,
 ) -> CommandResult:
     """Run a command to its end.
 
@@ -453,7 +453,7 @@ class _CommandRun:
     """One run of a command: its output so far, bounded."""
 
     def __init__(
-        self, child: ChildProcess, limit: int, keep: int, watch: Watch | None = None
+        self, child: ChildProcess, limit: int, keep: int, watch: OnOutput | None = None
     ) -> None:
         self._child = child
         self._watch = watch

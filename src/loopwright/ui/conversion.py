@@ -70,15 +70,19 @@ def converted(path: Path) -> Converted | None:
 
     Raises:
         DocumentError: with every problem of the file.
+        ConfigurationError: for YAML that pydantic-evals cannot read.
     """
     if path.suffix not in (".yaml", ".yml", ".json") or not path.is_file():
         return None
     try:
         source = read_source(path, path.name)
-        if not isinstance(source.value, dict) or "schema" in source.value:
-            return None
+    except DocumentError:  # the reader of documents reports it
+        return None
+    if not isinstance(source.value, dict) or "schema" in source.value:
+        return None
+    try:
         foreign = read_foreign(source)
-    except (DocumentError, ConfigurationError):  # the reader of documents reports it
+    except ConfigurationError:  # of no known tool
         return None
     return _Conversion(foreign, path).result()
 

@@ -37,7 +37,7 @@ from ...evaluators.test_report import (
     read_report_file,
 )
 from ...tools.commands import ShellStep
-from ...tools.process import CommandResult, Watch, run_command
+from ...tools.process import CommandResult, OnOutput, run_command
 from ...tools.sandbox import Sandbox, SandboxMode
 
 __all__ = [
@@ -609,7 +609,7 @@ class TestCommand:
     env: Mapping[str, str] | None = None
     pass_env: Sequence[str] = ()
     sandbox: Sandbox = field(default_factory=Sandbox)
-    watch: Watch | None = None
+    watch: OnOutput | None = None
 
     @property
     def words(self) -> str:

@@ -24,7 +24,7 @@ from ...evaluators.check import broken
 from ...evaluators.test_report import TestReport
 from ...records import Evaluation, Tampering
 from ...records.codec import Json
-from ...tools.process import CommandResult, Watch, inherited
+from ...tools.process import CommandResult, OnOutput, inherited
 from ...tools.sandbox import sandbox_problem
 from ..workspace.handover import paths_with_secrets, without_changes
 from ..workspace.store import PUT_BACK
@@ -341,7 +341,7 @@ class SealedCheck:
     def _read(self, digest: str) -> bytes:
         return blob(self._state.tree.store, digest)
 
-    async def run_on(self, tree: str, watch: Watch | None = None) -> CommandResult:
+    async def run_on(self, tree: str, watch: OnOutput | None = None) -> CommandResult:
         """Run the command on a tree in the clean copy; `watch` receives its output.
 
         Raises:
@@ -696,7 +696,7 @@ class SealedCheck:
     @property
     def _copy(self) -> CleanCopy:
         """The clean copy of this run: it is made once and closed with the run."""
-        owned, key = self.ctx.run.owned, f"{self.files.path}/check {self.name}"
+        owned, key = self.ctx.run.owned, f"{self.files.lane}/check {self.name}"
         if key not in owned:
             settings = self._state.settings
             owned[key] = CleanCopy(
