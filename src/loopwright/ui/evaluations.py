@@ -13,7 +13,7 @@ from ..datasets import Case, Dataset
 from ..datasets.results import ERRORED, FIGURES, EvalResult, Gate, recorded_rows
 from ..engine.step import Step
 from ..errors import LoopwrightError, RunNotFound
-from ..evaluators.cases import OverCases
+from ..evaluators.cases import OverCases, state_of
 from ..journal import Entry, Journal, RunInfo, surviving
 from ..journal.replay import recorded_result
 from ..records import NOTHING, Evaluation, Usage, as_evaluation
@@ -109,21 +109,15 @@ class RecordedCases:
         """Return the cases in the order of the file, where a shard is not complete in that of their beginnings."""
         for row in self._rows.values():
             # One that errored may be tried again.
-            if row.place == math.inf and row.state in (RUNNING, ERRORED):
-                self._decide(row, read)
+            if row.place < math.inf or row.state not in (RUNNING, ERRORED):
+                continue
+            if (evaluation := evaluation_of(row, read)) is not None:
+                row.state, row.score = state_of(evaluation), evaluation.score
+                if row.score is None and evaluation.passed is not None:
+                    row.score = float(evaluation.passed)
+            elif row.parts.get("error") == row.last:
+                row.state = ERRORED
         return sorted(self._rows.values(), key=lambda row: (row.shard, row.place, row.began))
-
-    def _decide(self, row: CaseRow, read: Read) -> None:
-        """Give a case of an incomplete shard its state, if it has ended."""
-        from ..evaluators.cases import state_of  # loads models, which few commands need
-
-        evaluation = evaluation_of(row, read)
-        if evaluation is not None:
-            row.state, row.score = state_of(evaluation), evaluation.score
-            if row.score is None and evaluation.passed is not None:
-                row.score = float(evaluation.passed)
-        elif row.parts.get("error") == row.last:
-            row.state = ERRORED
 
 
 def evaluation_of(row: CaseRow, read: Read) -> Evaluation | None:

@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 
 from ...datasets import Case, Dataset
 from ...datasets.results import ERRORED, FAILED, PASSED, UNDECIDED, EvalResult
+from ...engine.change_limits import ENDED
 from ...errors import ConfigurationError, LoopwrightError
 from ...journal import RunInfo, surviving
 from ...journal.views import RunView
@@ -27,15 +28,13 @@ from ..evaluations import (
     paired_text,
     score_text,
 )
-from ..run_summary import is_evaluation
+from ..run_summary import FIRST, is_evaluation
 from ..trace import TraceNode, trace_of
 
 PAGE = 100  # cases that are shown at once
 BINS = 10  # of the histogram
 MAX_ENTRIES = 4_000  # from the first entry of a case to its last that are read for its trace
 MAX_RUNS = 8  # runs whose cases are cached
-_FIRST = 20  # entries, among which is the first case of an evaluation
-OPEN = ("queued", "running", "interrupted", "suspended")  # statuses of a run that has not ended
 _STATES = (ERRORED, FAILED, UNDECIDED)  # in their order, before the others
 SORTS = {
     "": "changed and not passed first", "file": "order of the file", "score": "lowest score first",
@@ -100,7 +99,7 @@ class CasesCache:
 
     def of(self, view: RunView) -> Scored | None:
         """Return the evaluation of a run; None for another run."""
-        if not is_evaluation(view.since(0, _FIRST)):
+        if not is_evaluation(view.since(0, FIRST)):
             return None
         read, name = reader(view), view.info.run_id
         cases = self._cached.pop(name, None) or RecordedCases()
@@ -255,7 +254,7 @@ class EvaluationPage:
     def score(self) -> str:
         """The mean score with its interval, until the end that of the cases so far without one."""
         scores = [row.score for row in self.scored.rows if row.score is not None]
-        if self.scored.info.status in OPEN and scores:
+        if self.scored.info.status not in ENDED and scores:
             return f"{fmean(scores):.3f} so far, {texts.plural(len(scores), 'case')}"
         return score_text(self.result.score)
 
