@@ -181,3 +181,23 @@ def test_with_one_optimiser_the_loop_keeps_its_own_strategies() -> None:
     """A loop may have strategies of its own beside one optimiser."""
     loop = World().loop("tpe", strategies={"careful": 1, "bold": 2}, max_iterations=12)
     assert {item.strategy for item in play(loop).history} >= {"careful", "bold"}
+
+
+def test_a_value_that_is_no_number_fails_its_candidate_alone_and_loses_nothing() -> None:
+    """NaN is an error of its candidate with its place; the others go on, and the optimiser is told a failure."""
+
+    def measured(value: Any) -> Evaluation:
+        x = value["x"]
+        return Evaluation(metrics={"loss": float("nan") if x < 0.3 else x})
+
+    loop = Loop(
+        lambda value: value, measured, optimise=Optimise({"x": {"float": [0.0, 1.0]}}), name="search",
+        metrics={"loss": "minimise"}, candidates=4, max_iterations=8,
+        on_failure="continue", max_failures=None,
+    )  # fmt: skip
+    history = play(loop).history
+    failed = [row for item in history for row in item.candidates if row.error is not None]
+    assert len(history) == 8
+    assert 0 < len(failed) < 32
+    assert {row.error.kind for row in failed} == {"bad_metric"}
+    assert all(row.state == "failed" and "nan" in row.error.message.lower() for row in failed)

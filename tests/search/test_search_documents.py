@@ -45,17 +45,16 @@ steps:
 }
 RULES = [
     {"prompt": "new instruction", "replies": ["```\nThe number only.\n```"]},
-    *(
-        {"prompt": f"The number only. double {n}", "replies": [str(2 * n)]}
-        for n in range(1, 5)
-    ),
+    *({"prompt": f"The number only. double {n}", "replies": [str(2 * n)]} for n in range(1, 5)),
     {"replies": ["It is a number."]},
 ]
 
 
 def test_a_loop_of_a_document_has_an_optimiser(tmp_path: Path) -> None:
     """The key `optimise` of a loop proposes the values that templates see, and hands over after a stall."""
-    result = play(loaded(tmp_path, LOOP), seed=2)
+    found = loaded(tmp_path, LOOP)
+    assert ", parameters by tpe, then cma, " in found.plan()["shape"][0]
+    result = play(found, seed=2)
     history = result.loops["search"].history
     assert [item.strategy for item in history][:1] == ["tpe"]
     assert {item.strategy for item in history} == {"tpe", "cma"}

@@ -271,11 +271,13 @@ def _bounds(loaded: LoadedDocument, root: Document) -> dict[str, Json]:
 
 
 def _shapes(loaded: LoadedDocument) -> Iterator[str]:
-    """Iterate over lines on the loops with candidates, chains or a rule for the parent."""
+    """Iterate over lines on the loops with candidates, chains, an optimiser or a rule for the parent."""
     for file, document in loaded.documents.items():
         for step, action in ((s, a) for s in document.steps for a in _all_actions(s)):
             loop = action.loop
-            if loop is None or not (loop.candidates or loop.on_stall or loop.refine_from):
+            if loop is None or not (
+                loop.candidates or loop.on_stall or loop.refine_from or loop.optimise
+            ):
                 continue
             stall, rule = loop.on_stall, loop.refine_from
             several = loop.candidates
@@ -293,6 +295,9 @@ def _shapes(loaded: LoadedDocument) -> Iterator[str]:
                 )
                 does = {"ask": "a person is asked", "stop": "the end"}.get(then, "a new chain")
                 parts.append(f"{does} after {plural(patience, 'stall')}")
+            if loop.optimise is not None:
+                by = loop.optimise.by
+                parts.append(f"parameters by {by if isinstance(by, str) else ', then '.join(by)}")
             if loop.strategies:
                 parts.append(
                     f"{len(loop.strategies)} {'strategy' if len(loop.strategies) == 1 else 'strategies'}"

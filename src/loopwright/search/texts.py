@@ -57,7 +57,7 @@ def gepa(
     patience: int = 20,
     model: str | StepLike[str, str] = "",
     name: str = "gepa",
-) -> Gepa:
+) -> Step[object, dict[str, str]]:
     """Make a step that improves texts by GEPA (Agrawal et al., 2025), and returns the best ones by their names.
 
     It ends after `max_metric_calls` cases, or after `patience` proposals without a better one. Each case and each

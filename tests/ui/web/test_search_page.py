@@ -40,9 +40,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield page
 
 
-def test_the_page_shows_candidates_parents_and_held_out_cases(
-    browser: Any, server: Server
-) -> None:
+def test_the_page_shows_candidates_parents_and_held_out_cases(browser: Any, server: Server) -> None:
     """The picture of parents has a lane for each chain and a table; an open iteration lists the losers too."""
     with visiting(browser, server, at="/runs/search") as page:
         head = " ".join(page.text_content("#head .facts").split())
