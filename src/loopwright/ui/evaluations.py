@@ -13,7 +13,7 @@ from ..datasets import Case, Dataset
 from ..datasets.results import ERRORED, FIGURES, EvalResult, Gate, recorded_rows
 from ..engine.step import Step
 from ..errors import LoopwrightError, RunNotFound
-from ..evaluators.cases import OverCases
+from ..evaluators.cases import OverCases, state_of
 from ..journal import Entry, Journal, RunInfo, surviving
 from ..journal.replay import recorded_result
 from ..records import NOTHING, Evaluation, Usage, as_evaluation
@@ -108,20 +108,16 @@ class RecordedCases:
     def listed(self, read: Read) -> list[CaseRow]:
         """Return the cases in the order of the file, where a shard is not complete in that of their beginnings."""
         for row in self._rows.values():
-            if row.state == RUNNING:
-                self._decide(row, read)
+            # One that errored may be tried again.
+            if row.place < math.inf or row.state not in (RUNNING, ERRORED):
+                continue
+            if (evaluation := evaluation_of(row, read)) is not None:
+                row.state, row.score = state_of(evaluation), evaluation.score
+                if row.score is None and evaluation.passed is not None:
+                    row.score = float(evaluation.passed)
+            elif row.parts.get("error") == row.last:
+                row.state = ERRORED
         return sorted(self._rows.values(), key=lambda row: (row.shard, row.place, row.began))
-
-    def _decide(self, row: CaseRow, read: Read) -> None:
-        """Give a case of an incomplete shard its state, if it has ended."""
-        from ..evaluators.cases import state_of  # loads models, which few commands need
-
-        evaluation = evaluation_of(row, read)
-        if evaluation is not None:
-            row.state = state_of(evaluation)
-            row.score = evaluation.score
-        elif row.parts.get("error") == row.last:
-            row.state = ERRORED
 
 
 def evaluation_of(row: CaseRow, read: Read) -> Evaluation | None:

@@ -102,13 +102,13 @@ def ended(entries: Sequence[Entry]) -> bool:
     return any(entry.kind == "ended" and not entry.path for entry in surviving(entries))
 
 
-_FIRST = 20  # entries, among which is the first case of an evaluation
+FIRST = 20  # entries, among which is the first case of an evaluation
 _CASE = re.compile(r"[^/]+(?:/eval)?/cases/s[0-9]+/.+")
 
 
 def is_evaluation(entries: Sequence[Entry]) -> bool:
     """Return whether the entries of a run, or its first ones, are those of an evaluation of a data set."""
-    return any(_CASE.fullmatch(entry.path) for entry in entries[:_FIRST])
+    return any(_CASE.fullmatch(entry.path) for entry in entries[:FIRST])
 
 
 def result_json(result: Result, questions: Sequence[Question] = ()) -> dict[str, Json]:

@@ -6,15 +6,18 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from statistics import fmean
 from typing import Any, ClassVar
 from urllib.parse import urlencode
 
 from ...datasets import Case, Dataset
 from ...datasets.results import ERRORED, FAILED, PASSED, UNDECIDED, EvalResult
+from ...engine.change_limits import ENDED
 from ...errors import ConfigurationError, LoopwrightError
 from ...journal import RunInfo, surviving
 from ...journal.views import RunView
 from ...records.codec import Json, text_of
+from .. import formatting as texts
 from ..evaluations import (
     CaseRow,
     Read,
@@ -25,14 +28,13 @@ from ..evaluations import (
     paired_text,
     score_text,
 )
-from ..run_summary import is_evaluation
+from ..run_summary import FIRST, is_evaluation
 from ..trace import TraceNode, trace_of
 
 PAGE = 100  # cases that are shown at once
 BINS = 10  # of the histogram
 MAX_ENTRIES = 4_000  # from the first entry of a case to its last that are read for its trace
 MAX_RUNS = 8  # runs whose cases are cached
-_FIRST = 20  # entries, among which is the first case of an evaluation
 _STATES = (ERRORED, FAILED, UNDECIDED)  # in their order, before the others
 SORTS = {
     "": "changed and not passed first", "file": "order of the file", "score": "lowest score first",
@@ -97,7 +99,7 @@ class CasesCache:
 
     def of(self, view: RunView) -> Scored | None:
         """Return the evaluation of a run; None for another run."""
-        if not is_evaluation(view.since(0, _FIRST)):
+        if not is_evaluation(view.since(0, FIRST)):
             return None
         read, name = reader(view), view.info.run_id
         cases = self._cached.pop(name, None) or RecordedCases()
@@ -174,8 +176,8 @@ def places_of(view: RunView, rows: Sequence[CaseRow], text: str) -> set[int] | N
 
     def mentions(row: CaseRow) -> bool:
         case = case_json(row, entries.__getitem__)
-        texts = (case["id"], case["output"], case["feedback"], case.get("error", ""))
-        return any(needle in text_of(one).lower() for one in texts)
+        parts = (case["id"], case["output"], case["feedback"], case.get("error", ""))
+        return any(needle in text_of(one).lower() for one in parts)
 
     return {place for place, row in enumerate(rows) if mentions(row)}
 
@@ -250,7 +252,10 @@ class EvaluationPage:
 
     @property
     def score(self) -> str:
-        """The mean score with its interval."""
+        """The mean score with its interval, until the end that of the cases so far without one."""
+        scores = [row.score for row in self.scored.rows if row.score is not None]
+        if self.scored.info.status not in ENDED and scores:
+            return f"{fmean(scores):.3f} so far, {texts.plural(len(scores), 'case')}"
         return score_text(self.result.score)
 
     @property

@@ -233,14 +233,9 @@ async def _evaluation(page: Page, run_id: str, wanted: WantedCases) -> Evaluatio
     scored = await page.records.with_view(run_id, page.cases.of)
     if scored is None:
         return None
-    wanted = replace(
-        wanted,
-        baseline=wanted.baseline or (scored.info.source.get("eval") or {}).get("baseline", ""),
-    )
-    before, others = (
-        None,
-        await page.records.journal.runs(name=scored.info.name, limit=MOST_BASELINES),
-    )
+    before, recorded = None, (scored.info.source.get("eval") or {}).get("baseline", "")
+    wanted = replace(wanted, baseline=wanted.baseline or recorded)
+    others = await page.records.journal.runs(name=scored.info.name, limit=MOST_BASELINES)
     if wanted.baseline:
         # A deleted one is no reason to show nothing.
         with contextlib.suppress(RunNotFound):
