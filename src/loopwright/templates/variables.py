@@ -3,7 +3,8 @@
 `input` is the input of the workflow, `value` the input of the step. Each earlier output is a variable with
 the name of its step; `steps` and `loops` contain them by name. `env` has the constants of the document,
 `given` the values of a caller's `with:`, which are variables as well. Inside a loop, `loop` has `iteration`,
-`initial`, `input`, `last`, `best`, `history`, `feedback`, `output` and `outputs` (of the iterations that did not fail);
+`initial`, `input`, `last`, `best`, `history`, `feedback`, `output` and `outputs` (of the iterations that did not fail),
+and `parent`, `chain`, `chains` and `strategy`, which `engine.plan` explains;
 in a list also `index`, `count`, `current` and `stats`. After a loop, `loop` is the last loop that ended.
 A workflow that is called with `with:` has these values instead of its caller's, and the calling loop.
 `signal_url(NAME, KEY)` is the address at which another program sends an event to the run.
