@@ -243,11 +243,11 @@ def test_the_schedules_of_an_older_journal_are_found_after_its_migration(
         old.execute(
             "DROP INDEX loopwright.runs_timed, loopwright.runs_waiting, loopwright.runs_by_queue, loopwright.runs_suspect"
         )
-        old.execute("DROP TABLE loopwright.events, loopwright.waits")
+        old.execute("DROP TABLE loopwright.events, loopwright.waits, loopwright.calls")
         old.execute("UPDATE loopwright.format SET version = 4")
     db = server.connect("test")
     assert migrate(db, server) == 4
-    assert len(STEPS) == 7
+    assert len(STEPS) == 8
     db.close()
 
     async def found() -> list[str]:

@@ -21,6 +21,8 @@ from loopwright.models.providers.endpoints import PROVIDER_NAMES
 from loopwright.testing import Deadlock, dry_run, run_virtual
 
 # What an import does is known to a run only, and `check` imports nothing.
+# A missing file of servers is a need that `check` lists beside the problems.
+NEEDS = ("no file defines the server",)
 IMPORTS = ("importing ", " is of type ", " has no ", "cannot be imported")
 KNOWN = functools.cache(projects)
 RULES = [{"output": "yes"}, {"replies": ["yes", "yes", "yes"]}]
@@ -42,7 +44,7 @@ def agree(file: Path) -> None:
     if not told and refused:
         assert all(any(word in problem for word in IMPORTS) for problem in refused), refused
         return
-    assert refused == told
+    assert [one for one in refused if not any(word in one for word in NEEDS)] == told
     if loaded is None:
         return
     assert checked is not None and checked.plan() == loaded.plan()

@@ -98,13 +98,13 @@ EVALUATIONS: Wrong = {
     "evaluate nothing": (
         LOOP + "      evaluate: {}\n",
         [
-            "7:17: steps[0].loop.evaluate: needs one of check, checklist, score, tests, metric, judge, confidence, python",
+            "7:17: steps[0].loop.evaluate: needs one of check, checklist, score, tests, metric, judge, confidence, python, dataset",
         ],
     ),
     "evaluate graded": (
         LOOP + "      evaluate: {graded: true}\n",
         [
-            "7:17: steps[0].loop.evaluate: needs one of check, checklist, score, tests, metric, judge, confidence, python",
+            "7:17: steps[0].loop.evaluate: needs one of check, checklist, score, tests, metric, judge, confidence, python, dataset",
         ],
     ),
     "judge of": (
@@ -140,7 +140,7 @@ EVALUATIONS: Wrong = {
     "check nothing": (
         LOOP + "      evaluate: {check: {}}\n",
         [
-            "7:25: steps[0].loop.evaluate.check: needs one of command, schema, python, matches, not_matches, contains, max_words, min_words, max_chars, min_chars",
+            "7:25: steps[0].loop.evaluate.check: needs one of command, schema, python, matches, not_matches, contains, max_words, min_words, max_chars, min_chars, max_seconds, max_usd",
         ],
     ),
     "check unknown": (
@@ -218,7 +218,7 @@ EVALUATIONS: Wrong = {
     "score of two kinds": (
         LOOP + "      evaluate: {score: {of: {set: 1, shell: [ls]}}}\n",
         [
-            "7:30: steps[0].loop.evaluate.score.of: needs exactly one of python, shell, workflow, loop, each, steps, parallel, fallback, prompt, consensus, phased, reasoning, agent, memory, tool, wait, set, but has shell and set",
+            "7:30: steps[0].loop.evaluate.score.of: needs exactly one of python, shell, workflow, loop, each, steps, parallel, fallback, prompt, consensus, phased, reasoning, agent, gepa, memory, tool, wait, set, but has shell and set",
         ],
     ),
     "score tests template": (

@@ -104,19 +104,19 @@ OUTLINES: Wrong = {
     "no kind": (
         HEAD + "  - {name: a}\n",
         [
-            "4:5: steps[0]: needs exactly one of python, shell, workflow, loop, each, steps, parallel, fallback, prompt, consensus, phased, reasoning, agent, memory, tool, wait, set, but has none",
+            "4:5: steps[0]: needs exactly one of python, shell, workflow, loop, each, steps, parallel, fallback, prompt, consensus, phased, reasoning, agent, gepa, memory, tool, wait, set, but has none",
         ],
     ),
     "two kinds": (
         HEAD + "  - {name: a, set: 1, shell: [ls]}\n",
         [
-            "4:5: steps[0]: needs exactly one of python, shell, workflow, loop, each, steps, parallel, fallback, prompt, consensus, phased, reasoning, agent, memory, tool, wait, set, but has shell and set",
+            "4:5: steps[0]: needs exactly one of python, shell, workflow, loop, each, steps, parallel, fallback, prompt, consensus, phased, reasoning, agent, gepa, memory, tool, wait, set, but has shell and set",
         ],
     ),
     "three kinds": (
         HEAD + "  - {name: a, set: 1, shell: [ls], prompt: hi}\n",
         [
-            "4:5: steps[0]: needs exactly one of python, shell, workflow, loop, each, steps, parallel, fallback, prompt, consensus, phased, reasoning, agent, memory, tool, wait, set, but has shell and prompt and set",
+            "4:5: steps[0]: needs exactly one of python, shell, workflow, loop, each, steps, parallel, fallback, prompt, consensus, phased, reasoning, agent, gepa, memory, tool, wait, set, but has shell and prompt and set",
         ],
     ),
     "misplaced env": (

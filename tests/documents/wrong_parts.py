@@ -91,7 +91,7 @@ PARTS: Wrong = {
         HEAD + "  - {name: a, set: 1, zzqx: 1}\n",
         [
             "4:23: steps[0].zzqx: unknown key 'zzqx'; known here: model, models, system, "
-            "temperature, max_tokens, model_url and 62 more (see loopwright schema)",
+            "temperature, max_tokens, model_url and 64 more (see loopwright schema)",
         ],
     ),
     "a name like no other of many": (

@@ -113,6 +113,13 @@ class McpServer(ServerSettings):
         session = _session(ctx.run, self)
         if session.tools is None:
             listing = await session.listing(ctx)
+            if not all(isinstance(entry, Mapping) and "name" in entry for entry in listing):
+                raise StepError(
+                    f"server {self.name}: its list of tools is not a list of objects with a name",
+                    path=ctx.path,
+                    kind="server_error",
+                    retryable=False,
+                )
             offered = [str(entry["name"]) for entry in listing]
             for name in (*self.only, *_names(self.idempotent), *_names(self.approve)):
                 if name not in offered:

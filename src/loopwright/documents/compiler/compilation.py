@@ -117,6 +117,7 @@ _Result = TypeVar("_Result")
 MAX_COMPARISONS = (
     1_000  # comparisons of names to find the nearest, because each takes quadratic time
 )
+LONGEST_NAME = 255  # bytes
 _TAG = re.compile(r"\{[{%#]")
 MAX_PROBLEMS = 100  # compilation stops here: a broken document of 1 MiB could have 100,000 problems
 
@@ -328,6 +329,10 @@ class Compilation:
         tag = _TAG.search(name)
         fixed = name if tag is None else name[: name.rfind("/", 0, tag.start()) + 1]
         place = Path(os.path.realpath(self.folder / fixed))
+        if any(len(os.fsencode(part)) > LONGEST_NAME for part in place.parts):
+            # The system raises for such a name where it says no for a missing file.
+            self.problem(path, f"the name of a file has at most {LONGEST_NAME} bytes", own=True)
+            return Path(self.folder)
         if not place.is_relative_to(os.path.realpath(self.project.root_of(self.folder))):
             self.problem(path, f"{written or repr(name)} is outside the project folder", own=True)
         self.project.sent.append(Sent(written or name, place, folder=tag is not None))
