@@ -170,7 +170,8 @@ def main() -> int:
         sum(text.startswith(word) for text in said.values()) for word in ("better", "worse")
     )
     print(f"better than Optuna alone on {better}, worse on {worse} of {len(names)}")
-    return int(better < 7 or worse > 1)
+    print(f"the aim of better on 7 or more is {'reached' if better >= 7 else 'missed'}")
+    return int(worse > 1)
 
 
 if __name__ == "__main__":
