@@ -144,10 +144,10 @@ def search(iterations: int = ITERATIONS) -> Loop[Any, Any]:
 
 def value_of(result: Result[Any]) -> float:
     """Return the sum of radii of the best packing of a run, verified again."""
-    wrong = next(faults(result.output), "")
-    if wrong:
-        raise SystemExit(f"the result is not valid: {wrong}")
-    return verify(result.output).metrics["sum_of_radii"]
+    evaluation = verify(result.output)
+    if evaluation.passed is False:
+        raise SystemExit(f"the result is not valid: {evaluation.feedback}")
+    return evaluation.metrics["sum_of_radii"]
 
 
 def main(seeds: int) -> int:

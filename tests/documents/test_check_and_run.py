@@ -20,9 +20,9 @@ from loopwright.errors import DocumentError
 from loopwright.models.providers.endpoints import PROVIDER_NAMES
 from loopwright.testing import Deadlock, dry_run, run_virtual
 
-# What an import does is known to a run only, and `check` imports nothing.
-# A missing file of servers is a need that `check` lists beside the problems.
+# A check may run on a machine without the file that defines the servers, so it is a note there and refuses a run only.
 NEEDS = ("no file defines the server",)
+# What an import does is known to a run only, and `check` imports nothing.
 IMPORTS = ("importing ", " is of type ", " has no ", "cannot be imported")
 KNOWN = functools.cache(projects)
 RULES = [{"output": "yes"}, {"replies": ["yes", "yes", "yes"]}]

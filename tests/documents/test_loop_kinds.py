@@ -114,6 +114,12 @@ EVALUATORS: dict[str, tuple[str, list[Any]]] = {
     "judge models": ('judge: {criterion: It is good, models: ["openai:a", "openai:b"]}', JUDGED),
     "python": ('python: "steps:rate"', [WORK]),
     "several": ('{check: {min_words: 1}, judge: It is good}', JUDGED),
+    # Time and cost are those of a case.
+    "dataset": (
+        'dataset: {file: cases.jsonl, run: {set: "{{ value }}"}, evaluate: '
+        "[{check: {contains: good}}, {check: {max_seconds: 60}}, {check: {max_usd: 1}}]}",
+        [WORK],
+    ),
 }  # fmt: skip
 
 
@@ -123,6 +129,7 @@ def play(found: Any, replies: Any = (), value: Any = None) -> Result:
 
 def document(folder: Path, loop: str) -> Any:
     (folder / "steps.py").write_text(MODULE, encoding="utf-8")
+    (folder / "cases.jsonl").write_text('{"inputs": "a case"}', encoding="utf-8")
     return loaded(
         folder, f"- name: work\n  loop:\n    execute: {{prompt: 'Do {{{{ value }}}}'}}\n{loop}"
     )
@@ -152,8 +159,6 @@ def test_no_evaluator_was_forgotten() -> None:
     texts = " ".join(text for text, _ in EVALUATORS.values())
     fields = {field.alias or name for name, field in EvaluateSpec.model_fields.items()}
     wanted = {*fields, *(name.rstrip("_") for name in CHECKS), *ScoreSpec.model_fields} - {"cwd"}
-    # A data set, and the limits of one case, have tests of their own.
-    wanted -= {"dataset", "max_seconds", "max_usd"}
     assert not [name for name in wanted if name not in texts]
 
 

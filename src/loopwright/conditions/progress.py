@@ -418,7 +418,7 @@ def progress(history: History, patience: int, min_delta: float = 0.0) -> ChainPr
         records[item.number] = item
         objective = item.accepted is not None
         if chain not in ranks:
-            before = item.number - 1 if item.parent is None else item.parent
+            before = item.continues_from
             parent = records.get(before)
             start = origin.baseline if parent is None else parent.evaluation
             references[chain], streaks[chain] = before, 0

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import TypedDict
 
-from .._statistics import compared, score_estimate
+from .._statistics import compared, pass_all, pass_any, score_estimate
 from ..engine.run_record import RunOptions
 from ..errors import ConfigurationError
 from ..journal import Entry
@@ -174,8 +174,8 @@ def score_of(rows: Sequence[Row], dataset: Dataset, repeat: int) -> dict[str, Js
         # Of the cases whose repetitions all have a score.
         whole = [one for one in tries.values() if len(one) == repeat]
         if whole:
-            data["pass_any"] = fmean(any(one) for one in whole)
-            data["pass_all"] = fmean(all(one) for one in whole)
+            data["pass_any"] = fmean(pass_any(sum(one), repeat, repeat) for one in whole)
+            data["pass_all"] = fmean(pass_all(sum(one), repeat, repeat) for one in whole)
     return data
 
 

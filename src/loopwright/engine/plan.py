@@ -125,14 +125,8 @@ def policies_of(loop: LoopOptions[Any, Any]) -> Policies:
         ConfigurationError: for options that contradict each other.
     """
     stall, strategies = loop.on_stall, loop.strategies
-    usual = "last" if loop.confirm is None else "best"
-    rule = RefineFrom.of(loop.refine_from or usual)
-    if loop.confirm is not None and rule.rule != usual:
-        raise _wrong(
-            loop,
-            "refine_from",
-            f"confirm continues from the last accepted iteration, and {rule.rule} does not; remove it",
-        )
+    # With `confirm`, another rule is refused before.
+    rule = RefineFrom.of(loop.refine_from or ("last" if loop.confirm is None else "best"))
     if strategies is None and loop.strategy_order == "learned":
         raise _wrong(loop, "strategy_order", "there are no strategies to order; add strategies")
     if strategies is not None:
@@ -260,16 +254,11 @@ def next_plan(history: History, policies: Policies, seed: str, *, explored: bool
         parent = found.references[last.chain]
     else:
         kept = latest_kept(own)
-        parent = parent_of(own[0]) if kept is None else kept.number
+        parent = own[0].continues_from if kept is None else kept.number
     why = "" if parent == last.number else f"iteration {last.number} is not the best of its chain"
     if why and last.rejected:
         why = f"iteration {last.number} was rejected"
     return Plan(parent, last.chain, last.strategy or policies.strategy(last.chain), why)
-
-
-def parent_of(item: Iteration) -> int:
-    """Return the number of the iteration that an iteration continued from."""
-    return item.number - 1 if item.parent is None else item.parent
 
 
 def _number(item: Iteration | None) -> int:
@@ -288,7 +277,7 @@ def _drawn(
             )
         children: dict[int, int] = {}
         for item in history:
-            children[parent_of(item)] = children.get(parent_of(item), 0) + 1
+            children[item.continues_from] = children.get(item.continues_from, 0) + 1
         ordered = sorted(eligible, key=lambda item: (-_worth(item), item.number))
         weights = [
             place**-rule.power / (1 + children.get(item.number, 0))
@@ -360,7 +349,7 @@ class Place(NamedTuple):
         own = tuple(item for item in history if item.chain == plan.chain)
         line: list[int] = []
         for item in own:
-            if not line or parent_of(item) != line[-1]:
+            if not line or item.continues_from != line[-1]:
                 line.clear()
             line.append(item.number)
         if not line or line[-1] != plan.parent:

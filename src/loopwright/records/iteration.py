@@ -447,6 +447,11 @@ class Iteration(Record, Generic[In, Out]):
         return self.evaluation.improvements if self.evaluation is not None else ()
 
     @property
+    def continues_from(self) -> int:
+        """The number of the iteration that it continues from; 0 is the beginning."""
+        return self.number - 1 if self.parent is None else self.parent
+
+    @property
     def objective(self) -> Measure | None:
         """The measure of the metric that orders the iterations, or None."""
         return next((item for item in self.measures if item.objective), None)

@@ -12,7 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from .._extras import require
-from ..engine.plan import Plan, parent_of
+from ..engine.plan import Plan
 from ..engine.step import FunctionStep, digest_of
 from ..errors import ConfigurationError, ReplayMismatch, StepError, nearest
 from ..records import MINIMISE, Candidate, Iteration, codec
@@ -157,7 +157,7 @@ class Proposals:
                 rows: Sequence[Candidate | Iteration] = item.candidates or (item,)
                 told = [_trial(of, row, loop_run) for of, row in zip(proposed, rows, strict=False)]
                 told += [Trial(of, None) for of in proposed[len(rows) :]]
-                plan = Plan(parent_of(item), item.chain, item.strategy)
+                plan = Plan(item.continues_from, item.chain, item.strategy)
                 self.tell(item.number, plan, told, item.candidate or 1)
         self.heard = len(loop_run.history)
         last = loop_run.history.last

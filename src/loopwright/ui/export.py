@@ -57,7 +57,7 @@ def _csv(_: RunInfo, entries: Sequence[Entry], __: Path | None) -> str:
     lineage = any(item.parent is not None or item.chain != 1 for item in items)
     further: dict[str, tuple[bool, Callable[[Iteration], Json]]] = {
         "chain": (lineage, lambda item: item.chain),
-        "parent": (lineage, lambda item: item.number - 1 if item.parent is None else item.parent),
+        "parent": (lineage, lambda item: item.continues_from),
         "strategy": (any(item.strategy for item in items), lambda item: _cell(item.strategy)),
         "candidate": (
             any(item.candidate is not None for item in items),

@@ -106,8 +106,7 @@ class Row(_AtPath):
             chosen = f"candidate {item.candidate} of" if item.candidate else "none of"
             origin.append(f"{chosen} {len(item.candidates)}")
         if item.chain > 1 or item.parent is not None:
-            begin = item.number - 1 if item.parent is None else item.parent
-            origin.append(f"chain {item.chain} from {begin or 'the start'}")
+            origin.append(f"chain {item.chain} from {item.continues_from or 'the start'}")
         if origin:
             text = f"{', '.join(origin)}{text and ': '}{text}"
         if item.explored:

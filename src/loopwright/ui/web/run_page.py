@@ -459,7 +459,7 @@ def _branches(marks: Sequence[Mark], best: int) -> list[Branch]:
     across = min(_STEP, 1600 / max(1, len(items)))
     made = []
     for item in items:
-        parent = item.number - 1 if item.parent is None else item.parent
+        parent = item.continues_from
         lane = chains.get(parent)
         made.append(
             Branch(
