@@ -173,17 +173,12 @@ class TestsSpec(Part):
     )
 
 
-class JudgeSpec(SettingsFields):
-    """A model that judges an output."""
+class JudgeModel(SettingsFields):
+    """The model of a judge, the limits of its calls, and the goal that it is told."""
 
-    criterion: str | None = Field(None, description="A sentence that must be true, a template.")
-    criteria: list[str] | dict[str, str] | None = Field(
-        None, description="Sentences that are judged one by one."
-    )
     goal: str | None = Field(
         None, description="The goal of the work. Default: the input of the loop."
     )
-    preset: str | None = Field(None, description="A scoring preset, as `quality/moderate`.")
     model: str | None = Field(None, description="The model, as `provider:model`.")
     models: list[str] | None = Field(None, description=MODELS)
     model_url: Url | None = Field(None, description=MODEL_URL)
@@ -196,6 +191,16 @@ class JudgeSpec(SettingsFields):
     max_tokens: int | None = Field(None, ge=1, description=MAX_TOKENS)
     call_timeout: Seconds | None = Field(None, description=CALL_TIMEOUT)
     answer_timeout: Seconds | None = Field(None, description=ANSWER_TIMEOUT)
+
+
+class JudgeSpec(JudgeModel):
+    """A model that judges an output."""
+
+    criterion: str | None = Field(None, description="A sentence that must be true, a template.")
+    criteria: list[str] | dict[str, str] | None = Field(
+        None, description="Sentences that are judged one by one."
+    )
+    preset: str | None = Field(None, description="A scoring preset, as `quality/moderate`.")
     weights: dict[str, float] | None = Field(
         None,
         description="Weights by criterion. Default: those of the preset, or 1.",
@@ -249,27 +254,12 @@ class JudgeSpec(SettingsFields):
     )
 
 
-class PairJudgeSpec(SettingsFields):
+class PairJudgeSpec(JudgeModel):
     """A model that compares two outputs, in both orders."""
 
     criterion: str = Field(
         min_length=1, description="What decides between two outputs, a template."
     )
-    goal: str | None = Field(
-        None, description="The goal of the work. Default: the input of the loop."
-    )
-    model: str | None = Field(None, description="The model, as `provider:model`.")
-    models: list[str] | None = Field(None, description=MODELS)
-    model_url: Url | None = Field(None, description=MODEL_URL)
-    api_key_env: str | None = Field(
-        None, description="The environment variable with the key for `model_url`."
-    )
-    temperature: float | None = Field(
-        None, ge=0, le=2, allow_inf_nan=False, description=TEMPERATURE
-    )
-    max_tokens: int | None = Field(None, ge=1, description=MAX_TOKENS)
-    call_timeout: Seconds | None = Field(None, description=CALL_TIMEOUT)
-    answer_timeout: Seconds | None = Field(None, description=ANSWER_TIMEOUT)
     measured: str | None = Field(
         None,
         description="The report of `loopwright measure judge --pairs` on this judge, which must be above the accuracy of a coin.",
