@@ -117,7 +117,8 @@ def local_actions(loaded: LoadedDocument) -> LocalActions:
         tuple(dict.fromkeys(references)),
         loaded.keys,
         digest,
-        files=tuple(dict.fromkeys(map(_line, loaded.sent))),
+        # Without a model, nothing leaves this machine.
+        files=tuple(dict.fromkeys(map(_line, loaded.sent))) if loaded.models else (),
         contents=files.taken,
     )
 

@@ -183,6 +183,18 @@ def test_commands_are_shown_as_they_run(folder: Project) -> None:
     assert "\x1b[2J" not in checked and "\u200b" not in checked
 
 
+def test_a_file_that_no_model_receives_is_not_asked_about(folder: Project) -> None:
+    """The cases of a data set stay on this machine where the document asks no model."""
+    (folder.folder / "cases.jsonl").write_text('{"inputs": "a", "expected": "a"}\n')
+    text = (
+        "schema: loopwright/1\nname: own\neval:\n  dataset: {file: cases.jsonl}\n"
+        "  task: {shell: 'echo a'}\n  evaluate: {check: equals_expected}\n"
+    )
+    (folder.folder / "own.yaml").write_text(text)
+    answer = folder.run("eval", "own.yaml")
+    assert "own needs your approval: it runs 1 command on this machine. " in answer.err
+
+
 def test_a_file_for_a_list_needs_an_approval(folder: Project) -> None:
     """The items of a file reach a model too: they are asked about, `check` names the file, and `submit` asks too."""
     (folder.folder / ".env").write_text("KEY=1")
