@@ -318,25 +318,23 @@ class Candidate(Value):
     seconds: float = 0.0
     path: str = ""
 
-    def to_json(self) -> Json:
+    def to_json(self) -> dict[str, Json]:
         """Return the candidate as a JSON object without empty fields."""
-        data: dict[str, Json] = {"number": self.number, "state": self.state}
-        for name in ("score", "passed", "vary"):
-            if (value := getattr(self, name)) is not None:
-                data[name] = value
-        if self.metrics:
-            data["metrics"] = dict(self.metrics)
-        if self.feedback:
-            data["feedback"] = self.feedback
-        if self.error is not None:
-            data["error"] = self.error.to_json()
-        if self.usage:
-            data["usage"] = self.usage.to_json()
-        if self.seconds:
-            data["seconds"] = round(self.seconds, 6)
-        if self.path:
-            data["path"] = self.path
-        return data
+        given = {name: getattr(self, name) for name in ("score", "passed", "vary")}
+        said = {
+            "metrics": dict(self.metrics),
+            "feedback": self.feedback,
+            "error": self.error and self.error.to_json(),
+            "usage": self.usage and self.usage.to_json(),
+            "seconds": round(self.seconds, 6),
+            "path": self.path,
+        }
+        return {
+            "number": self.number,
+            "state": self.state,
+            **{name: value for name, value in given.items() if value is not None},
+            **{name: value for name, value in said.items() if value},
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> Candidate:
