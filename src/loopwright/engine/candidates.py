@@ -54,7 +54,7 @@ from .step import Step, StepLike, as_step, digest_of, source_digest
 if TYPE_CHECKING:
     from .loop import LoopRun  # it imports this module
 
-__all__ = ["Candidates", "Combine", "Duel", "candidates_of", "count_of", "run_candidates"]
+__all__ = ["Candidates", "Combine", "Duel", "Round", "candidates_of", "count_of"]
 
 AT_ONCE = 8  # candidates at a time, unless a loop says otherwise
 PICKS = ("score", "first_pass", "ask")
@@ -294,27 +294,15 @@ class _Ended:
         )
 
 
-async def run_candidates(
-    loop_run: LoopRun, attempt: Attempt, count: int, inputs: Sequence[Json] | None = None
-) -> None:
-    """Run the candidates of an iteration, and let its attempt have the chosen one.
+class Round:
+    """The candidates of one iteration. `ended` has those that ended, by number; `cut` is what ended them all early.
 
     Args:
         loop_run: the run of the loop.
-        attempt: the iteration, with its input.
+        attempt: the iteration, with its input; it gets the chosen candidate.
         count: the number of candidates.
         inputs: the input of each candidate. Default: that of the iteration.
-
-    Raises:
-        StepError: if too few candidates are eligible, or the choice failed.
-        Stopped: if a limit ended the iteration; it has the best finished candidate.
-        Suspended: if a person has to answer first.
     """
-    await _Round(loop_run, attempt, count, inputs).run()
-
-
-class _Round:
-    """The candidates of one iteration. `ended` has those that ended, by number; `cut` is what ended them all early."""
 
     def __init__(
         self, loop_run: LoopRun, attempt: Attempt, count: int, inputs: Sequence[Json] | None
@@ -334,7 +322,13 @@ class _Round:
         self.lanes: set[int] = set()  # of the candidates that run
 
     async def run(self) -> None:
-        """Run the candidates, choose one and record the choice; or take the recorded choice."""
+        """Run the candidates, choose one and record the choice; or take the recorded choice.
+
+        Raises:
+            StepError: if too few candidates are eligible, or the choice failed.
+            Stopped: if a limit ended the iteration; it has the best finished candidate.
+            Suspended: if a person has to answer first.
+        """
         if (choice := self.replay.finished.get(f"{self.path}/choice")) is not None:
             await self._replayed(Candidate.listed(choice.value))
             return

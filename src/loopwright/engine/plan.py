@@ -275,7 +275,10 @@ def _drawn(
         children: dict[int, int] = {}
         for item in history:
             children[item.continues_from] = children.get(item.continues_from, 0) + 1
-        ordered = sorted(eligible, key=lambda item: (-_worth(item), item.number))
+        ordered = sorted(
+            eligible,
+            key=lambda item: (item.standing is None, -(item.standing or 0.0), item.number),
+        )
         weights = [
             place**-rule.power / (1 + children.get(item.number, 0))
             for place, item in enumerate(ordered, start=1)
@@ -288,10 +291,6 @@ def _drawn(
     drawn = {"place": chosen + 1, "of": len(ordered), "share": share}
     strategy = parent.strategy or policies.strategy(parent.chain)
     return Plan(parent.number, parent.chain, strategy, f"drawn by {rule.rule}", drawn)
-
-
-def _worth(item: Iteration) -> float:
-    return float("-inf") if item.standing is None else item.standing
 
 
 def _front(items: Sequence[Iteration]) -> tuple[list[Iteration], list[float]]:

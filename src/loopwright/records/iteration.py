@@ -143,11 +143,12 @@ class Usage(Value):
 
 
 NOTHING = Usage()
-_JUDGING = re.compile(
+# Texts, because few runs judge at a cost or have cases, and expressions take time to compile at the start.
+_JUDGING = (
     r"(?:^|/)(?:(?:[0-9]+/(?:candidate-[0-9]+/)?|cases/s[0-9]+/[^/]+/(?:repeat-[0-9]+/)?)(?:evaluate|until|confirm|choice)"
     r"|rejudge/[0-9]+)(?:/|$)"
 )
-_CASE = re.compile(r"(?:^|/)cases/s[0-9]+/[^/]+(?:/repeat-[0-9]+)?")
+_CASE = r"(?:^|/)cases/s[0-9]+/[^/]+(?:/repeat-[0-9]+)?"
 
 
 def is_judging(path: str) -> bool:
@@ -158,7 +159,7 @@ def is_judging(path: str) -> bool:
     >>> is_judging("refine/2/candidate-3/evaluate")
     True
     """
-    return _JUDGING.search(path) is not None
+    return re.search(_JUDGING, path) is not None
 
 
 def case_path(path: str) -> str:
@@ -167,7 +168,7 @@ def case_path(path: str) -> str:
     >>> case_path("answers/cases/s0003/c12/repeat-2/evaluate/attempt-1")
     'answers/cases/s0003/c12/repeat-2'
     """
-    end = max((found.end() for found in _CASE.finditer(path)), default=0)
+    end = max((found.end() for found in re.finditer(_CASE, path)), default=0)
     return path[:end]
 
 
