@@ -530,7 +530,7 @@ def test_each_candidate_has_a_proposal_of_its_own() -> None:
     ("options", "said"),
     [
         ({"n": 0}, "candidates: n: 0 is too small"),
-        ({"n": 1025}, "candidates: n: 1025 is above 1024"),
+        ({"n": 1025}, "candidates: n: 1025 is above the ceiling of 1024"),
         ({"n": 2, "min_ok": 3}, "min_ok: 3 is above the 2 candidates"),
         ({"n": 2, "pick": "best"}, "pick: 'best' is none of"),
         ({"n": 2, "pick": 5}, "pick: 5 is not a function"),
