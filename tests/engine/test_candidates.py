@@ -245,6 +245,7 @@ def test_without_headroom_a_candidate_is_skipped() -> None:
     result = play(Loop(paid, candidates=4, until=Budget(calls=1) | MaxIterations(3), name="l"), "in")  # fmt: skip
     assert (result.reason.value, result.iterations) == ("budget", 1)
     assert result.history[0].interrupted
+
     # Also if the budget of the loop ends between two steps of the candidates.
     async def slow(value: Any, ctx: Context) -> int:
         await asyncio.sleep(1)

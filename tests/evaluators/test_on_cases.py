@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from engine.support import DyingJournal, crashed_after, entries_of, play
 from loopwright import (
     Case,
     Context,
@@ -209,6 +210,27 @@ def test_a_minibatch_compares_parent_and_candidate_on_the_same_cases() -> None:
     scored.clear()
     played(loop, seed=5)
     assert scored == before
+
+
+def test_a_minibatch_belongs_to_its_iteration() -> None:
+    """The evaluation of the input is the same in a resume and within another loop; a judgement at the end has none."""
+    data = Dataset(list(WORDS)[:40], split={"train": 50, "validation": 50})
+    evaluator = on_cases(length, data, close, minibatch=Minibatch(8))
+    loop = counting_up(evaluator, baseline=True, rejudge=1)
+    journal = DyingJournal()
+    whole = play(loop, 1, journal=journal, run_id="r", seed=3)
+    paths = [entry.path for entry in entries_of(journal, "r")]
+    assert any(path.startswith("loop/0/evaluate/minibatch/") for path in paths)
+    assert not any("rejudge/1/evaluate/minibatch" in path for path in paths)
+    ended = [entry.kind for entry in entries_of(journal, "r")].index("iteration") + 2
+    dying = DyingJournal()
+    crashed_after(dying, loop, ended, 1)
+    again = play(loop, 1, journal=dying, run_id="r")
+    assert [item.output for item in again.history] == [item.output for item in whole.history]
+    outer = Loop(loop, lambda n: n / 10, name="outer", max_iterations=2)
+    play(outer, 1, journal=(journal := MemoryJournal()), run_id="r")
+    paths = [entry.path for entry in entries_of(journal, "r")]
+    assert not any("/0/evaluate/minibatch-parent" in path for path in paths)
 
 
 def test_a_small_minibatch_warns() -> None:
