@@ -100,7 +100,7 @@ class HeldOut(CompositeStep[int, Json]):
         starts: tuple[Json, Mapping[str, Json] | None] = (scope.initial, None)
         if scope.baseline is None and first is not None:
             starts = (first.output, first.files)
-        looks = await ctx.call("look", LOOK, digest)
+        looks = await ctx.call("look", LOOK, self.cases.dataset.cases_digest)
         outcomes: dict[str, Scores] = {}
         parts = {"beginning": starts, "result": (chosen.output, chosen.files)}
         for part, (output, files) in parts.items():
