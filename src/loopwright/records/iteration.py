@@ -300,6 +300,7 @@ class Candidate(Value):
         usage: calls, tokens and dollars.
         seconds: active seconds.
         path: the place of its steps in the run.
+        combined: a step made it of the others.
 
     Example:
         >>> Candidate(2, "lost", score=0.4).to_json()["state"]
@@ -317,6 +318,7 @@ class Candidate(Value):
     usage: Usage = NOTHING
     seconds: float = 0.0
     path: str = ""
+    combined: bool = False
 
     def to_json(self) -> Json:
         """Return the candidate as a JSON object without empty fields."""
@@ -336,7 +338,7 @@ class Candidate(Value):
             data["seconds"] = round(self.seconds, 6)
         if self.path:
             data["path"] = self.path
-        return data
+        return {**data, "combined": True} if self.combined else data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> Candidate:

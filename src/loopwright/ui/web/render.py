@@ -18,6 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from ...errors import ConfigurationError, RunNotFound
+from ...records import Candidate, Iteration
 from ...records import display as charts
 from ...records.codec import Json, text_of
 from ...records.evaluation import number_text
@@ -25,6 +26,7 @@ from ...records.history import why
 from ...records.redaction import of_environment
 from .. import formatting as texts
 from ..rows import LINE_INPUT, SHORT, short
+from ..trace import answer_of
 
 MAX_DIFF = 200_000  # characters of a difference on a page and in a report
 
@@ -110,6 +112,18 @@ def _moment(at: float) -> Markup:
     return Markup('<time datetime="{}" title="{}">{}</time>').format(stamp, exact, texts.ago(at))
 
 
+def _apart(one: Candidate, item: Iteration) -> str:
+    """Return how far the objective of a candidate, or its score, is from that of the chosen one."""
+    chosen = next((other for other in item.candidates if other.state == "chosen"), None)
+    if chosen is None or one is chosen:
+        return ""
+    name = None if item.objective is None else item.objective.name
+    value, best = (c.score if name is None else c.metrics.get(name) for c in (one, chosen))
+    if value is None or best is None:
+        return ""
+    return f"{value - best:+.3g}" if value != best else "0"
+
+
 @cache
 def _environment() -> Environment:
     from .told import told
@@ -126,6 +140,8 @@ def _environment() -> Environment:
         auto_reload=False,
     )
     environment.filters |= {
+        "answer": answer_of,
+        "apart": _apart,
         "line": lambda value: texts.one_line(str(value)),
         "score": texts.score,
         "measured": texts.measured,

@@ -145,8 +145,8 @@ async def forked(page: Page, request: Request, fields: dict[str, Json]) -> dict[
     return {"go": f"/runs/{new_id}"}
 
 
-BENCH = "judge_bench"  # the name of measurements, `insight.judge_bench.BENCH`
-_MEASUREMENTS = {BENCH, "judge_pairs"}  # and of those of pairs, `insight.judge_pairs.PAIRS`
+# The names of measurements: `insight.judge_bench.BENCH` and `insight.judge_pairs.PAIRS`.
+_MEASUREMENTS = ("judge_bench", "judge_pairs")
 MOST_REPORTS = 100
 _LONGEST = 2000  # characters of a field
 _SHARES = {
@@ -155,6 +155,12 @@ _SHARES = {
     "kappa": "Kappa",
     "flip_rate": "Flip rate",
     "icc": "icc",
+}
+_PAIR_SHARES = {
+    "consistent_accuracy": "Consistent accuracy",
+    "consistency": "Consistency",
+    "flip_rate": "Flip rate",
+    "first_share": "Answers first",
 }
 
 
@@ -216,7 +222,7 @@ async def replay(page: Page, request: Request) -> Response:
         except LoopwrightError as error:
             # Beside the form, so that the person can correct a field.
             problem = sentence_of(error)
-    names = sorted({info.name for info in await page.records.journal.runs()} - _MEASUREMENTS)
+    names = sorted({info.name for info in await page.records.journal.runs()} - {*_MEASUREMENTS})
     plot = ""
     if report is not None:
         # Safe markup: `frontier_svg` escapes the titles of policies.
@@ -260,6 +266,11 @@ class JudgeRow:
         return "; ".join(self.report["judge"]["criteria"])
 
     @property
+    def of_pairs(self) -> bool:
+        """Whether the judge compared two outputs."""
+        return "pairs" in self.report
+
+    @property
     def robustness(self) -> str:
         """How many texts of the robustness set were refused, or that it was not shown."""
         shown = self.report["robustness"]
@@ -284,12 +295,18 @@ async def judges(page: Page, request: Request) -> Response:
     """The reports of measured judges over time."""
     del request
     rows = await _judges(page)
-    plots: dict[str, list[tuple[str, Mapping[str, Json]]]] = {}
+    plots: dict[tuple[str, bool], list[tuple[str, Mapping[str, Json]]]] = {}
     for row in reversed(rows):
-        plots.setdefault(row.judge, []).append((texts.when(row.info.created), row.report))
-    # Safe markup: `reports_svg` escapes its texts. One plot for each judge, because its rates are its own.
-    drawn = [(judge, Markup(reports_svg(ones, judge))) for judge, ones in plots.items()]  # noqa: S704
-    return HTMLResponse(render("judges.html", rows=rows, shares=_SHARES, plots=drawn))
+        one = (texts.when(row.info.created), row.report)
+        plots.setdefault((row.judge, row.of_pairs), []).append(one)
+    drawn = []
+    for (judge, of_pairs), ones in plots.items():
+        shares = list(_PAIR_SHARES if of_pairs else _SHARES)[:2]
+        # Safe markup: `reports_svg` escapes its texts. One plot for each judge, because its rates are its own.
+        drawn.append((judge, Markup(reports_svg(ones, judge, shares))))  # noqa: S704
+    return HTMLResponse(
+        render("judges.html", rows=rows, shares=_SHARES, pair_shares=_PAIR_SHARES, plots=drawn)
+    )
 
 
 async def judges_json(page: Page, request: Request) -> Response:
@@ -304,9 +321,13 @@ def _ending(view: RunView) -> dict[str, Json] | None:
 
 async def _judges(page: Page) -> list[JudgeRow]:
     journal = page.records.journal
-    infos = await journal.runs(name=BENCH, status="satisfied", limit=MOST_REPORTS)
+    infos = [
+        info
+        for name in _MEASUREMENTS
+        for info in await journal.runs(name=name, status="satisfied", limit=MOST_REPORTS)
+    ]
     rows = []
-    for info in infos:
+    for info in sorted(infos, key=lambda info: -info.created):
         end = await page.records.with_view(info.run_id, _ending)
         if end is not None and isinstance(end.get("output"), dict):
             rows.append(JudgeRow(info, end["output"]))

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from pathlib import Path
+from statistics import fmean
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -17,11 +19,13 @@ from markupsafe import Markup
 
 from ...conditions import UNITS
 from ...errors import LoopwrightError
+from ...insight.report import points_svg
 from ...journal import Entry, RunInfo, surviving
 from ...journal.replay import can_be_undone
 from ...journal.views import ENDING, EntriesView, LiveCall, LiveLines, Mark, RunView, enclosing
 from ...records import (
     Failure,
+    History,
     Iteration,
     Measure,
     Status,
@@ -48,6 +52,7 @@ from ..rows import (
 from ..run_files import run_files
 from ..run_summary import origin_of
 from ..trace import TraceNode, row_node, trace_of, walk
+from .evaluation import CasesCache, EvaluationPage, WantedCases
 from .events import RunProgress
 from .page import in_order, main_loop
 from .render import STATIC, PatchLine, cut, lines_of, readable, render
@@ -298,7 +303,7 @@ def _held_out(view: RunView) -> list[UsedPart]:
             value = complete.value
             figures = value.get("held_out") if isinstance(value, Mapping) else None
             for name, one in (figures or {}).items():
-                share, _, more = texts.held_out(one).partition(": ")
+                share, _, more = texts.held_out(one).partition(", ")
                 gap = one.get("gap")
                 label = "Held-out tests" if name == "tests" else f"Held-out {texts.one_line(name)}"
                 limit = more or ("" if gap is None else f"score gap {texts.score(gap)}")
@@ -331,20 +336,30 @@ HELD_OUT_ENTRIES = (
 
 
 ITEM = 120  # characters of an item
+METRICS = 5  # the place of the first metric in a point
 
 
-def points_of(marks: Iterable[Mark]) -> list[list[Json]]:
-    """Return the points of a loop's curves: number, score, US dollars, seconds.
+def measures_of(marks: Iterable[Mark]) -> dict[str, Measure]:
+    """Return the first measure of each declared metric, the objective first."""
+    measures: dict[str, Measure] = {}
+    for _, item in marks:
+        for one in item.measures:
+            measures.setdefault(one.name, one)
+    return dict(sorted(measures.items(), key=lambda pair: not pair[1].objective))
 
-    With a metric its value follows, and whether the iteration was accepted.
-    """
+
+def points_of(marks: Iterable[Mark], metrics: Iterable[str]) -> list[list[Json]]:
+    """Return the points of a loop's curves: number, score, US dollars, seconds, whether it was accepted, metrics."""
     points = []
     for _, item in marks:
         score = item.score if item.eligible and item.accepted is None else None
-        points.append([item.number, score, item.usage.usd, round(item.seconds, 3)])
-        if item.accepted is not None:
-            objective = item.objective if item.eligible else None
-            points[-1] += [None if objective is None else objective.value, item.accepted]
+        values = {one.name: one.value for one in item.measures} if item.eligible else {}
+        points.append(
+            [
+                item.number, score, item.usage.usd, round(item.seconds, 3), item.accepted,
+                *(values.get(name) for name in metrics),
+            ]
+        )  # fmt: skip
     return points
 
 
@@ -442,7 +457,7 @@ class Branch:
     from_y: float | None
     best: bool
     accepted: bool | None
-    score: float | None
+    rating: str
     strategy: str
 
 
@@ -466,10 +481,84 @@ def _branches(marks: Sequence[Mark], best: int) -> list[Branch]:
                 item.number, item.chain, item.number * across, item.chain * _LANE,
                 f"iteration {parent}" if parent else "the start",
                 None if lane is None else parent * across, None if lane is None else lane * _LANE,
-                item.number == best, item.accepted, item.score, item.strategy,
+                item.number == best, item.accepted, texts.rated(item), item.strategy,
             )
         )  # fmt: skip
     return made
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """The measurements of an iteration and of its base by number, then their means, with a picture."""
+
+    sentence: str
+    sides: Mapping[str, Sequence[float]]
+    drawing: Markup
+
+    @classmethod
+    def of(cls, item: Iteration) -> Confirmation | None:
+        """Return the confirmation of an iteration; None without several measurements."""
+        record = item.evaluation.details.get("confirm") if item.evaluation else None
+        own, base = ((record or {}).get(side) or [] for side in ("candidate", "base"))
+        if item.accepted is None or len(own) + len(base) < 2:
+            return None
+        sides = {"this iteration": own, **({"its base": base} if base else {})}
+        points = [
+            (n, value, f"{side}, measurement {n}: {value:g}", side)
+            for side, values in sides.items()
+            for n, value in enumerate(values, start=1)
+        ]
+        name = "value" if item.objective is None else item.objective.name
+        verdict = "accepted" if item.accepted else "not accepted"
+        sentence = charts.confirmed(item) or f"{verdict}, {texts.plural(len(own), 'measurement')}"
+        # Safe markup: `points_svg` escapes its texts.
+        drawing = Markup(points_svg(f"Measurements of {name}", points, ("measurement", name)))  # noqa: S704
+        return cls(f"{sentence[:1].upper()}{sentence[1:]}.", sides, drawing)
+
+    @property
+    def rows(self) -> Iterator[Sequence[float | None]]:
+        """The values side by side, then the means."""
+        yield from zip_longest(*self.sides.values())
+        yield [fmean(values) for values in self.sides.values()]
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """Iterations with a value of each objective: those that no other one is better than first, with a picture."""
+
+    names: Sequence[str]
+    rows: Sequence[tuple[int, bool, Sequence[float]]]
+    drawing: Markup
+
+
+def _front(marks: Sequence[Mark]) -> Front | None:
+    """Return the front of a loop with several objectives; None for another loop."""
+    items = [item for _, item in marks if not item.explored]
+    best = {item.number for item in History(items).front}
+    if not best:
+        return None
+    rows = []
+    for item in items:
+        values = {one.name: one.value for one in item.measures if one.objective}
+        if item.sound and values:
+            rows.append((item.number, item.number in best, values))
+    names = list(max((values for *_, values in rows), key=len))
+    rows = sorted((row for row in rows if len(row[2]) == len(names)), key=lambda row: not row[1])
+    shown = [
+        (number, own, [values[name] for name in names]) for number, own, values in rows[:_BRANCHES]
+    ]
+    points = [
+        (
+            x,
+            y,
+            f"iteration {number}: {names[0]} {x:g}, {names[1]} {y:g}",
+            "front" if own else "others",
+        )
+        for number, own, (x, y, *_) in shown
+    ]
+    title = f"{names[0]} and {names[1]}"
+    # Safe markup: `points_svg` escapes its texts.
+    return Front(names, shown, Markup(points_svg(title, points, (names[0], names[1]))))  # noqa: S704
 
 
 @dataclass(frozen=True, slots=True)
@@ -485,6 +574,7 @@ class Section:
     points: list[list[Json]] = field(default_factory=list)
     chart: Chart | None = None
     branches: Sequence[Branch] = ()
+    front: Front | None = None
     inside: list[Section] = field(default_factory=list)
     limits: str = ""
     over_list: bool = False
@@ -512,8 +602,8 @@ def section_of(
     bounds = bounds_of_loop(loop, view.info, run_progress.changed(loop))
     live = view.info.status == "running"
     inside = inner_of(view, f"{loop}/{len(marks) + 1}", opened=True) if live else []
-    points = points_of(marks)
-    objective = next((item.objective for _, item in marks if item.objective is not None), None)
+    measures = measures_of(marks)
+    points = points_of(marks, measures)
     name = name_of(loop, view.info)
     noise = noise_text(run_progress.noise[name]) if name in run_progress.noise else ""
     chosen = [mark for mark in marks if mark[1].number == best] or marks[-1:]
@@ -530,7 +620,8 @@ def section_of(
         bounds=bounds,
         page=page_of(view, loop, marks, offset=offset, limit=len(marks) if all_rows else PAGE),
         points=points,
-        chart=_chart(points, bounds.get("threshold"), objective),
+        chart=_chart(points, bounds.get("threshold"), list(measures.values())),
+        front=_front(marks),
         branches=_branches(marks, best),
         inside=inside,
         limits=", ".join(filter(None, [limits_text(bounds), noise])),
@@ -648,20 +739,28 @@ def _hidden(marks: Iterable[Mark]) -> tuple[str, ...]:
 
 
 def _chart(
-    points: list[list[Json]], threshold: float | None, objective: Measure | None = None
+    points: list[list[Json]], threshold: float | None, metrics: Sequence[Measure]
 ) -> Chart | None:
     """Return the curves of a loop; none without two different values of what it optimises or costs."""
-    metric = texts.one_line(f"{objective.name}, {objective.unit}".rstrip(", ")) if objective else ""
     kinds = (
-        *([("metric", metric, 4, number_text, 0.0)] if metric else []),
-        ("score", "Score", 1, texts.score, 1.0),
+        ("score", "Score", 1, texts.score, 1.0),  # none with an objective
+        *(
+            (
+                f"metric-{n}",
+                texts.one_line(f"{one.name}, {one.unit}".rstrip(", ")),
+                METRICS + n,
+                number_text,
+                0.0,
+            )
+            for n, one in enumerate(metrics)
+        ),
         ("cost", "Cost, US dollars", 2, texts.money, 0.0),
         ("time", "Time", 3, texts.duration, 0.0),
     )
     drawn: list[tuple[str, str]] = []
     label, drawing = "", ""
     for kind, title, place, shown, top in kinds:
-        values = [(p[0], p[place]) for p in points if len(p) > place and p[place] is not None]
+        values = [(p[0], p[place]) for p in points if p[place] is not None]
         # A constant is no curve, and times alone say nothing of what a loop reached.
         if len({value for _, value in values}) < 2 or (kind == "time" and not drawn):
             continue
@@ -674,7 +773,8 @@ def _chart(
             line = threshold if kind == "score" else None
             if line is not None:
                 label += f"; {texts.score(line)} is required"
-            accepted = {p[0] for p in points if p[-1] is True} if kind == "metric" else None
+            tested = any(p[4] is not None for p in points)
+            accepted = {p[0] for p in points if p[4]} if tested else None
             drawing = charts.curve(
                 values, label, top=top, line_at=line, shown=shown, marked=accepted
             )
@@ -762,6 +862,7 @@ def branch_of(view: RunView, at: str, offset: int = 0) -> list[TraceNode]:
 
 
 _MAX_VALUE = 100_000  # characters of a value: a report is sent by mail
+_MAX_CASES = 1_000  # of an evaluation
 
 
 def report(info: RunInfo, entries: Sequence[Entry], journal: Path | None = None) -> str:
@@ -775,8 +876,12 @@ def report(info: RunInfo, entries: Sequence[Entry], journal: Path | None = None)
         section_of(view, loop, run_progress, all_rows=True) for loop in in_order(view, view.loops())
     ]
     end = view.ending() or {}
+    evaluation, scored = None, CasesCache().of(view)
+    if scored is not None:
+        wanted = WantedCases(baseline=(info.source.get("eval") or {}).get("baseline", ""))
+        evaluation = EvaluationPage.of(view, scored, None, wanted, limit=_MAX_CASES)
     return render(
-        "report.html", run=run_of(view, main_loop(view), run_progress), sections=sections,
+        "report.html", evaluation=evaluation, run=run_of(view, main_loop(view), run_progress), sections=sections,
         style=Markup(style), digest=digest,  # noqa: S704
         steps=steps_of(view), failure=Failure.from_json(end.get("error")), input=_shown(info.input), output=_shown(end.get("output")),
         detail=lambda row: _detail(view, row), patch=lambda row: _patch(entries, view, row, journal),
