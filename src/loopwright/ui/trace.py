@@ -340,18 +340,15 @@ def duel_of(entries: Iterable[Entry], path: str) -> list[dict[str, Json]]:
     found = next(((e, pair) for e in inside if (pair := _PAIR.fullmatch(e.path))), None)
     if found is None:
         return []
-    note, (first, second) = found[0], map(int, found[1].groups())
-    answers: list[dict[str, Json]] = []
-    for order, shown in (("ab", (first, second)), ("ba", (second, first))):
-        winner, said = note.value[order], [e for e in inside if f"{note.path}/{order}" in e.path]
-        answers.append(
-            {
-                "first": shown[0], "second": shown[1], "winner": winner,
-                "candidate": dict(zip(("first", "second"), shown, strict=True)).get(winner),
-                "why": _reason(said[-1].value) if said else "",
-            }
-        )  # fmt: skip
-    return answers
+    note, pair = found[0], [int(number) for number in found[1].groups()]
+    return [
+        {
+            "first": shown[0], "second": shown[1], "winner": note.value[order],
+            "candidate": dict(zip(("first", "second"), shown, strict=True)).get(note.value[order]),
+            "why": next((_reason(e.value) for e in reversed(inside) if f"{note.path}/{order}" in e.path), ""),
+        }
+        for order, shown in (("ab", pair), ("ba", pair[::-1]))
+    ]  # fmt: skip
 
 
 def answer_of(answer: Mapping[str, Json]) -> str:
@@ -365,11 +362,11 @@ def answer_of(answer: Mapping[str, Json]) -> str:
 
 def _reason(value: Json) -> str:
     """Return the reason in an answer about a pair: of a function, or in the reply of a model."""
-    answer = value
     with contextlib.suppress(ValueError, LookupError, TypeError):
-        answer = json.loads(value["text"])
-    answer = answer if isinstance(answer, Mapping) else {}
-    return str(answer.get("reason") or answer.get("feedback") or "")
+        value = json.loads(value["text"])
+    return (
+        str(value.get("reason") or value.get("feedback") or "") if isinstance(value, dict) else ""
+    )
 
 
 _PAIR = re.compile(r".+/choice/pair-(\d+)-(\d+)")

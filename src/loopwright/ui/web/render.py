@@ -18,7 +18,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from ...errors import ConfigurationError, RunNotFound
-from ...records import Candidate, Iteration
 from ...records import display as charts
 from ...records.codec import Json, text_of
 from ...records.evaluation import number_text
@@ -112,18 +111,6 @@ def _moment(at: float) -> Markup:
     return Markup('<time datetime="{}" title="{}">{}</time>').format(stamp, exact, texts.ago(at))
 
 
-def _apart(one: Candidate, item: Iteration) -> str:
-    """Return how far the objective of a candidate, or its score, is from that of the chosen one."""
-    chosen = next((other for other in item.candidates if other.state == "chosen"), None)
-    if chosen is None or one is chosen:
-        return ""
-    name = None if item.objective is None else item.objective.name
-    value, best = (c.score if name is None else c.metrics.get(name) for c in (one, chosen))
-    if value is None or best is None:
-        return ""
-    return f"{value - best:+.3g}" if value != best else "0"
-
-
 @cache
 def _environment() -> Environment:
     from .told import told
@@ -141,10 +128,10 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "answer": answer_of,
-        "apart": _apart,
         "line": lambda value: texts.one_line(str(value)),
         "score": texts.score,
         "measured": texts.measured,
+        "rated": texts.rated,
         "number": number_text,
         "why": why,
         "cost": texts.cost,

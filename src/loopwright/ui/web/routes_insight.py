@@ -145,23 +145,18 @@ async def forked(page: Page, request: Request, fields: dict[str, Json]) -> dict[
     return {"go": f"/runs/{new_id}"}
 
 
-# The names of measurements: `insight.judge_bench.BENCH` and `insight.judge_pairs.PAIRS`.
-_MEASUREMENTS = ("judge_bench", "judge_pairs")
 MOST_REPORTS = 100
 _LONGEST = 2000  # characters of a field
+# The shares of reports by the name of their runs: `insight.judge_bench.BENCH` and `insight.judge_pairs.PAIRS`.
 _SHARES = {
-    "sensitivity": "Sensitivity",
-    "specificity": "Specificity",
-    "kappa": "Kappa",
-    "flip_rate": "Flip rate",
-    "icc": "icc",
-}
-_PAIR_SHARES = {
-    "consistent_accuracy": "Consistent accuracy",
-    "consistency": "Consistency",
-    "flip_rate": "Flip rate",
-    "first_share": "Answers first",
-}
+    "judge_bench": {
+        "sensitivity": "Sensitivity", "specificity": "Specificity", "kappa": "Kappa", "flip_rate": "Flip rate", "icc": "icc",
+    },
+    "judge_pairs": {
+        "consistent_accuracy": "Consistent accuracy", "consistency": "Consistency", "flip_rate": "Flip rate",
+        "first_share": "Answers first",
+    },
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +217,7 @@ async def replay(page: Page, request: Request) -> Response:
         except LoopwrightError as error:
             # Beside the form, so that the person can correct a field.
             problem = sentence_of(error)
-    names = sorted({info.name for info in await page.records.journal.runs()} - {*_MEASUREMENTS})
+    names = sorted({info.name for info in await page.records.journal.runs()} - _SHARES.keys())
     plot = ""
     if report is not None:
         # Safe markup: `frontier_svg` escapes the titles of policies.
@@ -266,11 +261,6 @@ class JudgeRow:
         return "; ".join(self.report["judge"]["criteria"])
 
     @property
-    def of_pairs(self) -> bool:
-        """Whether the judge compared two outputs."""
-        return "pairs" in self.report
-
-    @property
     def robustness(self) -> str:
         """How many texts of the robustness set were refused, or that it was not shown."""
         shown = self.report["robustness"]
@@ -295,18 +285,16 @@ async def judges(page: Page, request: Request) -> Response:
     """The reports of measured judges over time."""
     del request
     rows = await _judges(page)
-    plots: dict[tuple[str, bool], list[tuple[str, Mapping[str, Json]]]] = {}
+    plots: dict[tuple[str, str], list[tuple[str, Mapping[str, Json]]]] = {}
     for row in reversed(rows):
         one = (texts.when(row.info.created), row.report)
-        plots.setdefault((row.judge, row.of_pairs), []).append(one)
-    drawn = []
-    for (judge, of_pairs), ones in plots.items():
-        shares = list(_PAIR_SHARES if of_pairs else _SHARES)[:2]
-        # Safe markup: `reports_svg` escapes its texts. One plot for each judge, because its rates are its own.
-        drawn.append((judge, Markup(reports_svg(ones, judge, shares))))  # noqa: S704
-    return HTMLResponse(
-        render("judges.html", rows=rows, shares=_SHARES, pair_shares=_PAIR_SHARES, plots=drawn)
-    )
+        plots.setdefault((row.judge, row.info.name), []).append(one)
+    # Safe markup: `reports_svg` escapes its texts. One plot for each judge, because its rates are its own.
+    drawn = [
+        (judge, Markup(reports_svg(ones, judge, list(_SHARES[name])[:2])))  # noqa: S704
+        for (judge, name), ones in plots.items()
+    ]
+    return HTMLResponse(render("judges.html", rows=rows, shares=_SHARES, plots=drawn))
 
 
 async def judges_json(page: Page, request: Request) -> Response:
@@ -315,20 +303,16 @@ async def judges_json(page: Page, request: Request) -> Response:
     return JSONResponse({"reports": [row.to_json() for row in await _judges(page)]})
 
 
-def _ending(view: RunView) -> dict[str, Json] | None:
-    return view.ending()
-
-
 async def _judges(page: Page) -> list[JudgeRow]:
     journal = page.records.journal
     infos = [
         info
-        for name in _MEASUREMENTS
+        for name in _SHARES
         for info in await journal.runs(name=name, status="satisfied", limit=MOST_REPORTS)
     ]
     rows = []
     for info in sorted(infos, key=lambda info: -info.created):
-        end = await page.records.with_view(info.run_id, _ending)
+        end = await page.records.with_view(info.run_id, lambda view: view.ending())
         if end is not None and isinstance(end.get("output"), dict):
             rows.append(JudgeRow(info, end["output"]))
     return rows

@@ -52,9 +52,9 @@ from .page import Page, in_order, main_loop
 from .render import cut, lines_of, readable, render
 from .run_page import (
     MAX_ENTRIES,
-    Confirmation,
     Section,
     branch_of,
+    confirmation_of,
     inner_of,
     is_list,
     name_of,
@@ -367,7 +367,7 @@ async def iteration(page: Page, request: Request) -> Response:
         loops = inner_of(view, place)
         duel = duel_of(view.effects(loop, number), place) if item.candidates else []
         return render(
-            "iteration.html", confirmation=Confirmation.of(item), duel=duel, item=item, path=place, loops=loops, green=green, red=red,
+            "iteration.html", confirmation=confirmation_of(item), duel=duel, item=item, path=place, loops=loops, green=green, red=red,
             files=files_text(item), files_url=f"/runs/{run_id}/files?{address}",
         )  # fmt: skip
 

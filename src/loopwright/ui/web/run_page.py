@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -339,13 +339,9 @@ ITEM = 120  # characters of an item
 METRICS = 5  # the place of the first metric in a point
 
 
-def measures_of(marks: Iterable[Mark]) -> dict[str, Measure]:
-    """Return the first measure of each declared metric, the objective first."""
-    measures: dict[str, Measure] = {}
-    for _, item in marks:
-        for one in item.measures:
-            measures.setdefault(one.name, one)
-    return dict(sorted(measures.items(), key=lambda pair: not pair[1].objective))
+def measures_of(marks: Sequence[Mark]) -> dict[str, Measure]:
+    """Return a measure of each declared metric, the objective first."""
+    return {one.name: one for _, item in marks for one in item.measures}
 
 
 def points_of(marks: Iterable[Mark], metrics: Iterable[str]) -> list[list[Json]]:
@@ -446,19 +442,14 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """An iteration in the picture of parents: its place, that of its parent, and a word on its parent."""
+    """An iteration in the picture of parents: its place, and that of its parent."""
 
-    number: int
-    chain: int
+    item: Iteration
     x: float
     y: float
-    parent: str
     from_x: float | None
     from_y: float | None
     best: bool
-    accepted: bool | None
-    rating: str
-    strategy: str
 
 
 _LANE, _STEP = 24, 26  # height of a chain and width of an iteration, in pixels
@@ -478,87 +469,70 @@ def _branches(marks: Sequence[Mark], best: int) -> list[Branch]:
         lane = chains.get(parent)
         made.append(
             Branch(
-                item.number, item.chain, item.number * across, item.chain * _LANE,
-                f"iteration {parent}" if parent else "the start",
+                item, item.number * across, item.chain * _LANE,
                 None if lane is None else parent * across, None if lane is None else lane * _LANE,
-                item.number == best, item.accepted, texts.rated(item), item.strategy,
+                item.number == best,
             )
         )  # fmt: skip
     return made
 
 
 @dataclass(frozen=True, slots=True)
-class Confirmation:
-    """The measurements of an iteration and of its base by number, then their means, with a picture."""
+class Points:
+    """Points in a picture, which has a table of them."""
 
-    sentence: str
-    sides: Mapping[str, Sequence[float]]
-    drawing: Markup
-
-    @classmethod
-    def of(cls, item: Iteration) -> Confirmation | None:
-        """Return the confirmation of an iteration; None without several measurements."""
-        record = item.evaluation.details.get("confirm") if item.evaluation else None
-        own, base = ((record or {}).get(side) or [] for side in ("candidate", "base"))
-        if item.accepted is None or len(own) + len(base) < 2:
-            return None
-        sides = {"this iteration": own, **({"its base": base} if base else {})}
-        points = [
-            (n, value, f"{side}, measurement {n}: {value:g}", side)
-            for side, values in sides.items()
-            for n, value in enumerate(values, start=1)
-        ]
-        name = "value" if item.objective is None else item.objective.name
-        verdict = "accepted" if item.accepted else "not accepted"
-        sentence = charts.confirmed(item) or f"{verdict}, {texts.plural(len(own), 'measurement')}"
-        # Safe markup: `points_svg` escapes its texts.
-        drawing = Markup(points_svg(f"Measurements of {name}", points, ("measurement", name)))  # noqa: S704
-        return cls(f"{sentence[:1].upper()}{sentence[1:]}.", sides, drawing)
-
-    @property
-    def rows(self) -> Iterator[Sequence[float | None]]:
-        """The values side by side, then the means."""
-        yield from zip_longest(*self.sides.values())
-        yield [fmean(values) for values in self.sides.values()]
-
-
-@dataclass(frozen=True, slots=True)
-class Front:
-    """Iterations with a value of each objective: those that no other one is better than first, with a picture."""
-
+    title: str
     names: Sequence[str]
-    rows: Sequence[tuple[int, bool, Sequence[float]]]
+    rows: Sequence[Sequence[Json]]
     drawing: Markup
 
 
-def _front(marks: Sequence[Mark]) -> Front | None:
-    """Return the front of a loop with several objectives; None for another loop."""
-    items = [item for _, item in marks if not item.explored]
-    best = {item.number for item in History(items).front}
-    if not best:
+def confirmation_of(item: Iteration) -> Points | None:
+    """Return the measurements of an iteration and of its base, then their means; None without several."""
+    record = (item.evaluation.details.get("confirm") if item.evaluation else None) or {}
+    names = {"this iteration": "candidate", "its base": "base"}
+    sides = {name: record[side] for name, side in names.items() if record.get(side)}
+    if item.objective is None or sum(map(len, sides.values())) < 2:
         return None
-    rows = []
-    for item in items:
-        values = {one.name: one.value for one in item.measures if one.objective}
-        if item.sound and values:
-            rows.append((item.number, item.number in best, values))
-    names = list(max((values for *_, values in rows), key=len))
-    rows = sorted((row for row in rows if len(row[2]) == len(names)), key=lambda row: not row[1])
-    shown = [
-        (number, own, [values[name] for name in names]) for number, own, values in rows[:_BRANCHES]
-    ]
     points = [
-        (
-            x,
-            y,
-            f"iteration {number}: {names[0]} {x:g}, {names[1]} {y:g}",
-            "front" if own else "others",
-        )
-        for number, own, (x, y, *_) in shown
+        (n, value, f"{name}, measurement {n}: {value:g}", name)
+        for name, values in sides.items()
+        for n, value in enumerate(values, start=1)
     ]
-    title = f"{names[0]} and {names[1]}"
+    verdict = "" if item.accepted else "not "
+    count = texts.plural(len(record["candidate"]), "measurement")
+    title = charts.confirmed(item) or f"{verdict}accepted, {count}"
+    rows = [[n, *row] for n, row in enumerate(zip_longest(*sides.values()), start=1)]
+    objective = item.objective.name
     # Safe markup: `points_svg` escapes its texts.
-    return Front(names, shown, Markup(points_svg(title, points, (names[0], names[1]))))  # noqa: S704
+    drawing = Markup(points_svg(f"Measurements of {objective}", points, ("measurement", objective)))  # noqa: S704
+    means = ["mean", *map(fmean, sides.values())]
+    return Points(title.capitalize(), ["Measurement", *sides], [*rows, means], drawing)
+
+
+def _front(marks: Sequence[Mark]) -> Points | None:
+    """Return the iterations of a loop with several objectives, the front first; None for another loop."""
+    items = [item for _, item in marks if not item.explored]
+    front = History(items).front
+    if not front:
+        return None
+    best = {item.number for item in front}
+    names = [one.name for one in front[0].measures if one.objective]
+    rows = [
+        [item.number, "yes" if item.number in best else "no", *values]
+        for item in items
+        if item.sound
+        and len(values := [one.value for one in item.measures if one.objective]) == len(names)
+    ]
+    rows = sorted(rows, key=lambda row: row[1], reverse=True)[:_BRANCHES]
+    points = [
+        (x, y, f"iteration {n}: {names[0]} {x:g}, {names[1]} {y:g}", "front" if own == "yes" else "others")
+        for n, own, x, y, *_ in rows
+    ]  # fmt: skip
+    title = f"Front: {len(best)} of {len(items)} iterations, which no other one beats in {' and '.join(names)} together"
+    # Safe markup: `points_svg` escapes its texts.
+    drawing = Markup(points_svg(f"{names[0]} and {names[1]}", points, (names[0], names[1])))  # noqa: S704
+    return Points(texts.one_line(title), ["Iteration", "Front", *names], rows, drawing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -574,7 +548,7 @@ class Section:
     points: list[list[Json]] = field(default_factory=list)
     chart: Chart | None = None
     branches: Sequence[Branch] = ()
-    front: Front | None = None
+    front: Points | None = None
     inside: list[Section] = field(default_factory=list)
     limits: str = ""
     over_list: bool = False
