@@ -177,8 +177,8 @@ class Candidates(Value):
             raise ConfigurationError(
                 f"candidates: stop_rest: {self.stop_rest!r:.60} is not a condition of success, such as passed"
             )
-        if self.pick == "first_pass":
-            put("stop_rest", self.stop_rest or Passed())
+        if self.pick == "first_pass" and self.stop_rest is None:
+            put("stop_rest", Passed())
         if self.budget is not None and not isinstance(self.budget, Budget):
             raise ConfigurationError(
                 f"candidates: budget: {self.budget!r:.60} is not a Budget; use Budget(usd=0.10)"
