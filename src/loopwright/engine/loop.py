@@ -862,9 +862,9 @@ class LoopRun:
 
 def origin_from(metrics: LoopMetrics | None, baseline: Evaluation | None) -> Origin:
     """Return what the first iterations of a loop are compared with."""
-    if metrics is not None:
+    if metrics is not None and metrics.objective:
         return metrics.origin(baseline)
-    return Origin() if baseline is None else Origin(baseline, baseline.standing)
+    return Origin(baseline, None if baseline is None else baseline.standing)
 
 
 NOT_APPLICABLE = "condition_not_applicable"
