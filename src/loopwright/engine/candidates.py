@@ -506,9 +506,11 @@ class Round:
             self.attempt.stage = first.stage
             # Of the iteration, which is what a retry of the run repeats.
             raise replace(first, path=self.path).to_error()
-        stops = [one.stop for one in failed if one.skipped and one.stop is not None]
-        if len(stops) == len(failed) and stops[0].owner != self._place(failed[0].number):
-            raise stops[0]
+        # A budget around the candidates ended all that are missing.
+        stops = {one.number: one.stop for one in failed if not one.item.eligible}
+        above = [s for n, s in stops.items() if s is not None and s.owner != self._place(n)]
+        if above and len(above) == len(stops):
+            raise above[0]
         # Equal errors once: a thousand candidates often fail alike.
         alike: dict[str, list[int]] = {}
         for one in failed:
