@@ -668,7 +668,8 @@ class Round:
     def _rows(self, chosen: int) -> tuple[Candidate, ...]:
         """Return the row of each candidate."""
         last = max([self.count, *self.ended])
-        return tuple(self._row(number, chosen) for number in range(1, last + 1))
+        rows = (self._row(number, chosen) for number in range(1, last + 1))
+        return tuple(replace(row, combined=row.number > self.count) for row in rows)
 
     def _row(self, number: int, chosen: int) -> Candidate:
         path = self._place(number)

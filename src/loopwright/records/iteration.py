@@ -301,6 +301,7 @@ class Candidate(Value):
         usage: calls, tokens and dollars.
         seconds: active seconds.
         path: the place of its steps in the run.
+        combined: a step made it of the others.
 
     Example:
         >>> Candidate(2, "lost", score=0.4).to_json()["state"]
@@ -318,6 +319,7 @@ class Candidate(Value):
     usage: Usage = NOTHING
     seconds: float = 0.0
     path: str = ""
+    combined: bool = False
 
     def to_json(self) -> dict[str, Json]:
         """Return the candidate as a JSON object without empty fields."""
@@ -329,6 +331,7 @@ class Candidate(Value):
             "usage": self.usage and self.usage.to_json(),
             "seconds": round(self.seconds, 6),
             "path": self.path,
+            "combined": self.combined,
         }
         return {
             "number": self.number,
