@@ -562,7 +562,7 @@ class Round:
         value = [self._shown(one) for one in eligible]
         for one, shown in zip(eligible, value, strict=True):
             if one.files is not None:
-                shown["changes"] = await one.files.own_changes()
+                shown["changes"] = await one.files.changes(own=True)
         await self._execute(self.count + 1, self.options.step, value)
 
     def _shown(self, one: _Ended) -> dict[str, Json]:
