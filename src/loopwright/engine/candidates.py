@@ -516,7 +516,10 @@ class Round:
         for one in failed:
             if not one.item.eligible:
                 alike.setdefault(_why(one.item), []).append(one.number)
-        each = "; ".join(f"{_numbers(found)}: {text}" for text, found in alike.items())
+        each = "; ".join(
+            f"candidate{'s' * (len(found) > 1)} {', '.join(map(str, found))}: {text}"
+            for text, found in alike.items()
+        )
         cause = next((one.attempt.cause for one in failed if one.attempt.cause is not None), None)
         raise StepError(
             f"{ok} of {self.count} candidates are eligible, and at least {least} must be; {each}",
@@ -559,7 +562,7 @@ class Round:
         value = [self._shown(one) for one in eligible]
         for one, shown in zip(eligible, value, strict=True):
             if one.files is not None:
-                shown["changes"] = await one.files.own_changes()
+                shown["changes"] = await one.files.changes(own=True)
         await self._execute(self.count + 1, self.options.step, value)
 
     def _shown(self, one: _Ended) -> dict[str, Json]:
@@ -735,7 +738,3 @@ def _why(item: Iteration) -> str:
     if item.undecided:
         return f"undecided: {item.feedback}" if item.feedback else "undecided"
     return "rejected" if item.rejected else "incomplete"
-
-
-def _numbers(found: Sequence[int]) -> str:
-    return f"candidate{'s' * (len(found) > 1)} {', '.join(map(str, found))}"

@@ -76,11 +76,10 @@ class RefineFrom(Value):
         Raises:
             ConfigurationError: for anything else.
         """
-        fields = value if isinstance(value, Mapping) else {"rule": value}
-        unknown = [key for key in fields if key not in ("rule", *_SETTINGS)]
         if isinstance(value, RefineFrom):
             return value
-        if unknown or "rule" not in fields:
+        fields = value if isinstance(value, Mapping) else {"rule": value}
+        if "rule" not in fields or not fields.keys() <= {"rule", *_SETTINGS}:
             raise ConfigurationError(
                 f"refine_from: {value!r:.80} is no rule; use a word, or {{'rule': 'sample', 'power': 1.0}}"
             )
