@@ -480,12 +480,18 @@ def check_conditions(
     """Check the conditions of a loop against what its evaluator measures.
 
     Raises:
-        ConfigurationError: for a condition on a score that no evaluator gives, or a difference of scores
-            above 1.
+        ConfigurationError: for a condition on a score that no evaluator gives, a difference of scores above 1, or a
+            metric that ends early and has no direction.
     """
     scored = metrics is not None and metrics.score is not None
     unscored = evaluate is not None and not scored and measures_only(evaluate)
     objective = metrics.objective if metrics is not None else ""
+    declared = {} if metrics is None else metrics.metrics
+    for name in () if evaluate is None else _ending_early(evaluate):
+        if name not in declared or not declared[name].direction:
+            raise ConfigurationError(
+                f"loop {loop}: early: the metric {name!r} needs a direction; use metrics={{{name!r}: 'minimise'}}"
+            )
     for condition in _all_of(members):
         if isinstance(condition, ScoreAtLeast) and unscored:
             raise ConfigurationError(
@@ -499,6 +505,14 @@ def check_conditions(
             number(
                 f"{tag_of(type(condition))}: {name}", getattr(condition, name), minimum=0, maximum=1
             )
+
+
+def _ending_early(step: Step) -> Iterator[str]:
+    """Iterate over the names of the metrics in an evaluator whose values on the way can end them."""
+    if getattr(step, "early", False):
+        yield step.name
+    for part in step.parts():
+        yield from _ending_early(part)
 
 
 _DIFFERENCES: Mapping[type[Condition], tuple[str, ...]] = {

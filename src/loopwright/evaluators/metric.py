@@ -125,6 +125,7 @@ def metric_of(
             fingerprint=digest_of("metric", measurement.meaning, shell.fingerprint),
             reports=False,
         )
+        step.early = early is not None
     checks = [
         command_check(gate) if isinstance(gate, Sequence) else as_check("", gate) for gate in gates
     ]

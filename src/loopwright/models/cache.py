@@ -28,8 +28,12 @@ from .call import ModelAttempt
 from .protocol import Request
 from .registry import Models
 
-__all__ = ["CachedReply", "Caching", "ReplyCache", "draw_of"]
+__all__ = ["NEVER_KEPT", "CachedReply", "Caching", "ReplyCache", "draw_of"]
 
+NEVER_KEPT = (
+    "because its temperature is not 0 and there is no seed; set temperature: 0, seed, or cache: {where: store, "
+    "sampling: true}"
+)
 FORMAT = 1  # of the key, and of what is kept
 _WHERE = ("run", "store", "off")
 # The ID of a case is passed over: it may have any form.
@@ -101,6 +105,10 @@ class Caching:
         if not isinstance(self.scope, Mapping):
             raise ConfigurationError(f"cache: scope: {self.scope!r:.80} is not an object of values")
 
+    def keeps(self, temperature: float | None, settings: Mapping[str, Json]) -> bool:
+        """Return whether replies to calls with these settings can be kept."""
+        return temperature == 0 or settings.get("seed") is not None or self.sampling
+
     @classmethod
     def of(cls, value: Json) -> Caching:
         """Return the settings of a word, or of a mapping. Raises ConfigurationError."""
@@ -130,14 +138,10 @@ class ReplyCache:
         caching, draw = Caching.of(setting), draw_of(request.path)
         if caching.where == "off" or draw is None:
             return None
-        if request.temperature == 0 or request.extra.get("seed") is not None or caching.sampling:
+        if caching.keeps(request.temperature, request.extra):
             return cls(caching, draw, models, ctx, ctx.run.resources["call_cache"])
         if request.cache is not None:
-            ctx.warn(
-                f"no reply of {request.model} is kept, because its temperature is not 0 and there is no seed; set "
-                "temperature: 0, seed, or cache: {where: store, sampling: true}",
-                code="cache_unused",
-            )
+            ctx.warn(f"no reply of {request.model} is kept, {NEVER_KEPT}", code="cache_unused")
         return None
 
     def key(self, request: Request) -> str:
