@@ -143,6 +143,16 @@ class Dataset:
         return list(map(self._index.digest, self._places))
 
     @property
+    def cases_digest(self) -> str:
+        """A digest of the content of these cases, in any order."""
+        return hashlib.sha256("".join(sorted(self.digests)).encode()).hexdigest()
+
+    @property
+    def whole(self) -> Dataset:
+        """All cases of the file, of every split."""
+        return self._part(range(len(self._index.ids)))
+
+    @property
     def groups(self) -> list[str]:
         """The groups of the cases in order, "" for a case without one, without reading them again."""
         return [self._index.groups[place] for place in self._places]

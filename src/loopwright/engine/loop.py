@@ -198,7 +198,7 @@ class LoopRun:
         loop, attempt = self.loop, self.attempt()
         call, ctx, inputs, count = attempt.call, attempt.ctx, None, 1
         if loop.candidates is not None:
-            from .candidates import count_of, run_candidates  # for the few loops that have them
+            from .candidates import Round, count_of  # for the few loops that have them
 
             count = count_of(self)
         try:
@@ -211,7 +211,7 @@ class LoopRun:
                 # is on record and may be long. Recorded fingerprints contain the word, so it stays.
                 attempt.adapted(await call(ctx, "adapt", loop.adapt, self.continued(), "round"))
             if count > 1:
-                await run_candidates(self, attempt, count, inputs)
+                await Round(self, attempt, count, inputs).run()
             else:
                 output = await call(ctx, "execute", loop.execute, attempt.input)
                 attempt.executed(loop.execute, output)
