@@ -339,6 +339,7 @@ def test_a_combination_is_one_more_candidate() -> None:
     assert seen == [[(3, 0.5), (1, 0.3)]]
     assert (result.output, result.history[0].candidate) == ("4: both", 4)
     assert states(result) == ["lost", "failed", "lost", "chosen"]
+    assert [one.combined for one in result.history[0].candidates] == [False, False, False, True]
     result = play(drafts([*marks[:3], 0.1], candidates=several), "in")
     assert (result.output, states(result)[3]) == ("3: None", "lost")
     # Two are needed.

@@ -150,7 +150,7 @@ def points_svg(
         >>> points_svg("Loss and time", [(1.0, 2.0, "iteration 1", "front")], ("loss", "seconds")).count("<circle")
         1
     """
-    across, up = ([point[side] for point in points] for side in (0, 1))
+    across, up = [x for x, *_ in points], [y for _, y, *_ in points]
     groups = dict.fromkeys(group for *_, group in points)
     colours = dict(zip(groups, (_SUGGESTED, _POLICY, _RECORDED), strict=False))
     plot = _Plot(

@@ -337,7 +337,7 @@ def duel_of(entries: Iterable[Entry], path: str) -> list[dict[str, Json]]:
     `tie`, or None if it could not be read), the number of that `candidate`, and the reason as `why`.
     """
     inside = [e for e in entries if e.kind == "finished" and e.path.startswith(f"{path}/choice/")]
-    found = next(((e, pair) for e in inside if (pair := _PAIR.fullmatch(e.path))), None)
+    found = next(((e, match) for e in inside if (match := _PAIR.fullmatch(e.path))), None)
     if found is None:
         return []
     note, pair = found[0], [int(number) for number in found[1].groups()]

@@ -25,7 +25,6 @@ from ...insight.comparing import Comparison
 from ...insight.comparing import compare as compare_runs
 from ...insight.report import reports_svg
 from ...journal import RunInfo
-from ...journal.views import RunView
 from ...records.codec import Json, text_of
 from ...records.redaction import of_environment
 from .. import formatting as texts

@@ -341,7 +341,10 @@ METRICS = 5  # the place of the first metric in a point
 
 def measures_of(marks: Sequence[Mark]) -> dict[str, Measure]:
     """Return a measure of each declared metric, the objective first."""
-    return {one.name: one for _, item in marks for one in item.measures}
+    measures = [one for _, item in marks for one in item.measures]
+    # An iteration without a value of the objective has none.
+    objectives = [one for one in measures if one.objective]
+    return {one.name: one for one in [*objectives, *measures]}
 
 
 def points_of(marks: Iterable[Mark], metrics: Iterable[str]) -> list[list[Json]]:
@@ -518,7 +521,7 @@ def _front(marks: Sequence[Mark]) -> Points | None:
         return None
     best = {item.number for item in front}
     names = [one.name for one in front[0].measures if one.objective]
-    rows = [
+    rows: list[list[Any]] = [
         [item.number, "yes" if item.number in best else "no", *values]
         for item in items
         if item.sound
