@@ -394,7 +394,7 @@ def _with_own(evaluator: Step, case: Case) -> Step:
         return gates(evaluator, *map(evaluator_of_case, case.evaluators))
     except ConfigurationError as error:
         raise StepError(
-            f"{case.place or case.id}: evaluators: {error}", kind="bad_evaluator", retryable=False
+            f"evaluators: {error}", kind="bad_evaluator", retryable=False
         ) from error
 
 
