@@ -339,6 +339,7 @@ def test_a_combination_is_one_more_candidate() -> None:
     assert seen == [[(3, 0.5), (1, 0.3)]]
     assert (result.output, result.history[0].candidate) == ("4: both", 4)
     assert states(result) == ["lost", "failed", "lost", "chosen"]
+    assert [one.combined for one in result.history[0].candidates] == [False, False, False, True]
     result = play(drafts([*marks[:3], 0.1], candidates=several), "in")
     assert (result.output, states(result)[3]) == ("3: None", "lost")
     # Two are needed.
@@ -540,7 +541,7 @@ def test_each_candidate_has_a_proposal_of_its_own() -> None:
     ("options", "said"),
     [
         ({"n": 0}, "candidates: n: 0 is too small"),
-        ({"n": 1025}, "candidates: n: 1025 is above 1024"),
+        ({"n": 1025}, "candidates: n: 1025 is above the ceiling of 1024"),
         ({"n": 2, "min_ok": 3}, "min_ok: 3 is above the 2 candidates"),
         ({"n": 2, "pick": "best"}, "pick: 'best' is none of"),
         ({"n": 2, "pick": 5}, "pick: 5 is not a function"),

@@ -8,13 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import ConfigurationError, StepError
-from ..records.codec import MAX_DEPTH, Json, normalise, number
+from ..records.codec import Json, normalise, number
 from ..records.typed import Record, viewed
 
 __all__ = ["Case"]
 
 _MAX_ID = 200  # characters, because an ID is a part of a path in the journal
-_put = object.__setattr__
 
 # Sorted keys, so that the order in a file has no effect.
 _canonical = json.JSONEncoder(
@@ -80,77 +79,23 @@ class Case(Record):
             content = normalise(content, "case")
         except StepError as error:
             raise ConfigurationError(str(error)) from error
-        self._fill(*content.values(), id=id, weight=weight, group=group, place=place)
-
-    @classmethod
-    def of_json(
-        cls,
-        inputs: Json,
-        expected: Json,
-        metadata: Json,
-        evaluators: Json,
-        *,
-        id: str,
-        weight: float,
-        group: str,
-        place: str,
-    ) -> Case:
-        """Return a case of values that were read from JSON; only those that a record cannot hold are copied."""
-        case = cls.__new__(cls)
-        try:
-            text = case._fill(
-                inputs,
-                expected,
-                metadata,
-                evaluators,
-                id=id,
-                weight=weight,
-                group=group,
-                place=place,
-            )
-        except (TypeError, ValueError):  # such as a date of Parquet, or half of a surrogate pair
-            text = ""
-        if text and "\\u0000" not in text and text.count("[") + text.count("{") <= MAX_DEPTH:
-            return case
-        return cls(
-            inputs, expected, id=id, metadata=metadata, evaluators=evaluators, weight=weight,
-            group=group, place=place,
-        )  # fmt: skip
-
-    def _fill(
-        self,
-        inputs: Json,
-        expected: Json,
-        metadata: Json,
-        evaluators: Json,
-        *,
-        id: str,
-        weight: float,
-        group: str,
-        place: str,
-    ) -> str:
         if not isinstance(id, str) or len(id) > _MAX_ID or not id.isprintable():
             raise ConfigurationError(
                 f"id: {id!r:.60} is not a text of at most {_MAX_ID} characters in one line"
             )
-        if not isinstance(metadata, dict):
+        if not isinstance(content["metadata"], dict):
             raise ConfigurationError(f"metadata: {metadata!r:.60} is not an object")
-        if not isinstance(evaluators, list):
+        if not isinstance(content["evaluators"], list):
             raise ConfigurationError(f"evaluators: {evaluators!r:.60} is not a list")
-        if weight != 1:
-            weight = number("weight", weight, minimum=0, above=True)
-        text = _canonical([inputs, expected, metadata, evaluators, float(weight)])
+        weight = number("weight", weight, minimum=0, above=True)
+        text = _canonical([*content.values(), weight])
         digest = hashlib.sha256(text.encode()).hexdigest()[:32]
-        _put(self, "inputs", inputs)
-        _put(self, "expected", expected)
-        _put(self, "id", id or digest[:16])
-        _put(self, "metadata", metadata)
-        _put(self, "evaluators", tuple(evaluators))
-        _put(self, "weight", float(weight))
-        _put(self, "group", group)
-        _put(self, "place", place)
-        _put(self, "digest", digest)
-        return text
+        values = {
+            **content, "evaluators": tuple(content["evaluators"]), "id": id or digest[:16], "weight": weight,
+            "group": group, "place": place, "digest": digest,
+        }  # fmt: skip
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     def to_json(self) -> dict[str, Json]:
         """Return the case as a line of a JSONL file has it, without what has its default."""
@@ -169,8 +114,8 @@ class Case(Record):
         """Return the case without what a task must not see: what is expected, and how its output is judged."""
         case = object.__new__(_TaskCase)
         for name in ("inputs", "id", "metadata", "weight", "group", "place", "digest"):
-            _put(case, name, getattr(self, name))
-        _put(case, "evaluators", ())
+            object.__setattr__(case, name, getattr(self, name))
+        object.__setattr__(case, "evaluators", ())
         return case
 
     def variables(self) -> dict[str, Json]:

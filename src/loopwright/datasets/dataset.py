@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, groupby, zip_longest
+from operator import attrgetter
 from pathlib import Path
 from random import Random
-from typing import overload
+from typing import NamedTuple, overload
 
 from ..errors import ConfigurationError, nearest
 from ..records.codec import number
@@ -59,9 +60,8 @@ class Dataset:
         split: Mapping[str, float] | None = None,
         salt: str = "",
     ) -> None:
-        made = Held(name, enumerate(cases, start=1))
-        self._index = _Index(name, [(made, "")], _Shares(split, salt))
-        self._places: Sequence[int] = range(len(self._index.ids))
+        source = Held(name, enumerate(cases, start=1), lambda case, _: case)
+        self._kept = _scanned(name, [("", source)], _splitter(split, salt))
         self.name = name
         self.digest = hashlib.sha256("".join(self.digests).encode()).hexdigest()
 
@@ -100,7 +100,7 @@ class Dataset:
             >>> Dataset.load(file)[0].expected
             '4'
         """
-        path, shares, layout = Path(path), _Shares(split, salt), Layout(fields or {}, group)
+        path, split_of, layout = Path(path), _splitter(split, salt), Layout(fields or {}, group)
         try:
             if path.is_dir():
                 if split is not None:
@@ -112,10 +112,10 @@ class Dataset:
                 files = {"": path}
             digests = [_digest_of(file) for file in files.values()]
             sources = [
-                (open_source(file, f"{path.name}/{file.name}" if name else file.name, layout), name)
+                (name, open_source(file, f"{path.name}/{file.name}" if name else file.name, layout))
                 for name, file in files.items()
             ]
-            index = _Index(path.name, sources, shares)
+            kept = _scanned(path.name, sources, split_of)
         except OSError as error:
             why = error.strerror or type(error).__name__
             raise ConfigurationError(f"{str(path)!r} cannot be read: {why}") from error
@@ -123,24 +123,21 @@ class Dataset:
             names = ", ".join(f"`{name}`" for name in layout.missing)
             raise ConfigurationError(f"{path.name}: no case has {names}, which `fields` names")
         whole = cls.__new__(cls)
-        whole._index, whole._places = index, range(len(index.ids))
-        whole.name = path.name
-        whole.digest = (
-            digests[0]
-            if len(digests) == 1
-            else hashlib.sha256("".join(digests).encode()).hexdigest()
-        )
+        whole._kept, whole.name = kept, path.name
+        whole.digest = digests[0]
+        if len(digests) > 1:
+            whole.digest = hashlib.sha256("".join(digests).encode()).hexdigest()
         return whole
 
     @property
     def ids(self) -> list[str]:
         """The IDs in order, without reading the cases again."""
-        return [self._index.ids[place] for place in self._places]
+        return [one.id for one in self._kept]
 
     @property
     def digests(self) -> list[str]:
         """The digests of the cases in order, without reading them again."""
-        return list(map(self._index.digest, self._places))
+        return [one.digest for one in self._kept]
 
     @property
     def cases_digest(self) -> str:
@@ -155,26 +152,24 @@ class Dataset:
     @property
     def groups(self) -> list[str]:
         """The groups of the cases in order, "" for a case without one, without reading them again."""
-        return [self._index.groups[place] for place in self._places]
+        return [one.group for one in self._kept]
 
     @property
     def weights(self) -> list[float]:
         """The weights of the cases in order, without reading them again."""
-        return [self._index.weights[place] for place in self._places]
+        return [one.weight for one in self._kept]
 
     @property
     def splits(self) -> dict[str, int]:
         """The number of cases in each split; empty without splits."""
-        counts = [0, 0, 0]
-        for place in self._places if self._index.splits else ():
-            counts[self._index.splits[place]] += 1
-        return {name: count for name, count in zip(SPLITS, counts, strict=True) if count}
+        counts = Counter(one.split for one in self._kept)
+        return {name: counts[name] for name in SPLITS if counts[name]}
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._kept)
 
     def __iter__(self) -> Iterator[Case]:
-        return self._index.read(self._places)
+        return _read(self._kept)
 
     @overload
     def __getitem__(self, place: int) -> Case: ...
@@ -183,8 +178,8 @@ class Dataset:
     def __getitem__(self, place: int | slice) -> Case | Dataset:
         """Return the case at a place, from 0, or the data set of a slice."""
         if isinstance(place, slice):
-            return self._part(self._places[place])
-        return next(self._index.read([self._places[place]]))
+            return self._part(self._kept[place])
+        return next(_read([self._kept[place]]))
 
     def __repr__(self) -> str:
         return f"Dataset({self.name!r}, {len(self):,} cases)"
@@ -209,9 +204,8 @@ class Dataset:
                 )
         if not found:
             return self
-        wanted = {SPLITS.index(name) for name in splits or found if splits or name != HELD_OUT}
-        of = self._index.splits
-        return self._part([place for place in self._places if of[place] in wanted])
+        wanted = splits or found.keys() - {HELD_OUT}
+        return self._part([one for one in self._kept if one.split in wanted])
 
     def sample(self, size: int, random: Random) -> Dataset:
         """Return this many different cases, drawn at random; all if there are not more.
@@ -223,7 +217,7 @@ class Dataset:
         """
         if size >= len(self):
             return self
-        return self._part(sorted(random.sample(self._places, size)))
+        return self._at(random.sample(range(len(self)), size))
 
     def minibatches(self, size: int, random: Random) -> Iterator[Dataset]:
         """Yield minibatches of this size without end.
@@ -240,11 +234,11 @@ class Dataset:
             batch, waiting = waiting[:size], waiting[size:]
             if len(batch) < size:
                 # The rest of one epoch and the beginning of the next one.
-                drawn = random.sample(self._places, len(self))
+                drawn = random.sample(range(len(self)), len(self))
                 taken = set([place for place in drawn if place not in batch][: size - len(batch)])
                 waiting = [place for place in drawn if place not in taken]
                 batch += taken
-            yield self._part(sorted(batch))
+            yield self._at(batch)
 
     def first_change(self, recorded: Iterable[tuple[str, str]]) -> str:
         """Return a sentence about the first case that differs from what was recorded, or "".
@@ -263,7 +257,7 @@ class Dataset:
                 continue
             if item is None:
                 return f"{self.name}: the case {then[0]!r} is missing"
-            place = self._index.place(self._places[at])
+            place = self._kept[at].place
             if then is None:
                 return f"{place}: the case {item[0]!r} is new"
             if then[0] == item[0]:
@@ -271,10 +265,12 @@ class Dataset:
             return f"{place}: the case {item[0]!r} stands where {then[0]!r} was"
         return ""
 
-    def _part(self, places: Sequence[int]) -> Dataset:
+    def _at(self, places: Iterable[int]) -> Dataset:
+        return self._part([self._kept[place] for place in sorted(places)])
+
+    def _part(self, kept: list[_Kept]) -> Dataset:
         part = Dataset.__new__(Dataset)
-        part._index, part.name, part.digest = self._index, self.name, self.digest
-        part._places = places if isinstance(places, range) else array("L", places)
+        part._kept, part.name, part.digest = kept, self.name, self.digest
         return part
 
 
@@ -302,112 +298,102 @@ def _files_of(folder: Path) -> dict[str, Path]:
     return {name: files[name] for name in SPLITS if name in files}
 
 
-class _Shares:
-    """To which split a case belongs, by the hash of the salt and its group or ID."""
+def _splitter(split: Mapping[str, float] | None, salt: str) -> Callable[[str], str]:
+    """Return what gives the split of a case, by the hash of the salt and its group or ID; "" without splits."""
+    shares = split or {}
+    for name, share in shares.items():
+        if name not in SPLITS:
+            hint = nearest(name, SPLITS) or f"; there are {', '.join(SPLITS)}"
+            raise ConfigurationError(f"split: there is no {name!r}{hint}")
+        number(f"split: {name}", share, minimum=0, above=True)
+    names = [name for name in SPLITS if name in shares]
+    limits = [*accumulate(float(shares[name]) for name in names)]
 
-    def __init__(self, split: Mapping[str, float] | None, salt: str) -> None:
-        for name, share in (split or {}).items():
-            if name not in SPLITS:
-                hint = nearest(name, SPLITS) or f"; there are {', '.join(SPLITS)}"
-                raise ConfigurationError(f"split: there is no {name!r}{hint}")
-            number(f"split: {name}", share, minimum=0, above=True)
-        self.salt = salt
-        self.numbers = [SPLITS.index(name) for name in split or ()]
-        self.numbers.sort()
-        shares = [float((split or {})[SPLITS[number]]) for number in self.numbers]
-        # Without the last limit, so that rounding puts no case beyond it.
-        self.limits = [limit / sum(shares) for limit in accumulate(shares[:-1])]
-
-    def split_of(self, key: str) -> int:
+    def split_of(key: str) -> str:
+        if not names:
+            return ""
         # Only the salt and the key, so that no other case has an effect.
-        data = hashlib.sha256(f"{self.salt}\0{key}".encode("utf-8", "surrogatepass")).digest()
-        return self.numbers[bisect_right(self.limits, int.from_bytes(data[:8]) / 2**64)]
+        data = hashlib.sha256(f"{salt}\0{key}".encode("utf-8", "surrogatepass")).digest()
+        # Without the last limit, so that rounding puts no case beyond it.
+        return names[bisect_right(limits[:-1], limits[-1] * int.from_bytes(data[:8]) / 2**64)]
+
+    return split_of
 
 
-class _Index:
-    """What is kept of every case, and where it is read again."""
+class _Kept(NamedTuple):
+    """What is kept of a case in memory."""
 
-    def __init__(self, name: str, sources: Sequence[tuple[Source, str]], shares: _Shares) -> None:
-        self.sources = [source for source, _ in sources]
-        self.starts: list[int] = []
-        self.ids: list[str] = []
-        self.groups: list[str] = []
-        self.weights = array("d")
-        self._digests = bytearray()
-        self.splits = bytearray()
-        seen: dict[str, int] = {}
-        split_of_group: dict[str, int] = {}
-        problems: list[str] = []
-        count = 0
-        for source, split in sources:
-            self.starts.append(len(self.ids))
-            for line, case, problem in source.scan():
-                position = len(self.ids)
-                if case is not None:
-                    self.ids.append(case.id)
-                    # One text for equal groups.
-                    self.groups.append(
-                        self.groups[-1]
-                        if position and case.group == self.groups[-1]
-                        else case.group
-                    )
-                    self.weights.append(case.weight)
-                    self._digests += bytes.fromhex(case.digest)
-                    first = seen.setdefault(case.id, position)
-                    if first != position:
-                        problem = self._repeated(first, position)
-                    elif split:
-                        number = SPLITS.index(split)
-                        self.splits.append(number)
-                        if case.group and split_of_group.setdefault(case.group, number) != number:
-                            problem = f"the group {case.group!r} is also in {SPLITS[split_of_group[case.group]]}"
-                    elif shares.numbers:
-                        self.splits.append(shares.split_of(case.group or case.id))
-                if problem:
-                    count += 1
-                    if count <= _SHOWN:
-                        problems.append(f"{source.name}:{line}: {problem}")
-        if count > _SHOWN:
-            problems.append(f"{name}: {count - _SHOWN:,} more problems")
-        if not problems and not self.ids:
-            problems.append(f"{name}: there is no case")
-        if problems:
-            raise ConfigurationError("\n".join(problems))
+    id: str
+    digest: str
+    group: str
+    weight: float
+    split: str
+    source: Source
+    offset: int
+    line: int
 
-    def _repeated(self, first: int, again: int) -> str:
-        if self.digest(first) == self.digest(again):
-            return (
-                f"this is the case of {self.place(first)} again; remove one, or give each an `id`"
-            )
-        return f"the ID {self.ids[again]!r} is already used at {self.place(first)}"
+    @property
+    def place(self) -> str:
+        return f"{self.source.name}:{self.line}"
 
-    def digest(self, position: int) -> str:
-        return self._digests[16 * position : 16 * position + 16].hex()
 
-    def _source(self, position: int) -> int:
-        return bisect_right(self.starts, position) - 1
+def _scanned(
+    name: str, sources: Iterable[tuple[str, Source]], split_of: Callable[[str], str]
+) -> list[_Kept]:
+    """Return what is kept of the cases of a data set; each source may be a split.
 
-    def place(self, position: int) -> str:
-        number = self._source(position)
-        source = self.sources[number]
-        return f"{source.name}:{source.lines[position - self.starts[number]]}"
+    Raises:
+        ConfigurationError: with every problem.
+    """
+    kept: dict[str, _Kept] = {}  # by ID
+    split_of_group: dict[str, str] = {}
+    problems: list[str] = []
+    for own, source in sources:
+        for offset, line, case, problem in source.scan():
+            if case is not None:
+                key = case.group or case.id
+                split = own or split_of(key)
+                item = _Kept(
+                    case.id, case.digest, case.group, case.weight, split, source, offset, line
+                )
+                first = kept.setdefault(case.id, item)
+                if first is not item:
+                    problem = _repeated(first, item)
+                elif case.group and split_of_group.setdefault(case.group, split) != split:
+                    problem = f"the group {case.group!r} is also in {split_of_group[case.group]}"
+            if problem:
+                problems.append(f"{source.name}:{line}: {problem}")
+    if len(problems) > _SHOWN:
+        problems[_SHOWN:] = [f"{name}: {len(problems) - _SHOWN:,} more problems"]
+    if not problems and not kept:
+        problems.append(f"{name}: there is no case")
+    if problems:
+        raise ConfigurationError("\n".join(problems))
+    return list(kept.values())
 
-    def read(self, positions: Iterable[int]) -> Iterator[Case]:
-        """Yield cases, read again from their files.
 
-        Raises:
-            ConfigurationError: for a case that is not what it was when it was loaded.
-        """
-        for file, run in groupby(positions, self._source):
-            start, places = self.starts[file], list(run)
-            position = places[0]
-            cases = self.sources[file].read(place - start for place in places)
-            try:
-                for position, case in zip(places, cases, strict=True):
-                    if case.digest != self.digest(position):
-                        raise ConfigurationError("it is another case now")
-                    yield case
-            except (OSError, ConfigurationError) as error:
-                raise ConfigurationError(
-                    f"{self.place(position)}: the file was changed after it was loaded; load it again ({error})"
-                ) from error
+def _repeated(first: _Kept, again: _Kept) -> str:
+    if first.digest == again.digest:
+        return f"this is the case of {first.place} again; remove one, or give each an `id`"
+    return f"the ID {again.id!r} is already used at {first.place}"
+
+
+def _read(kept: Iterable[_Kept]) -> Iterator[Case]:
+    """Yield cases, read again from their files.
+
+    Raises:
+        ConfigurationError: for a case that is not what it was when it was loaded.
+    """
+    for source, run in groupby(kept, attrgetter("source")):
+        items = list(run)
+        one = items[0]
+        cases = source.read((item.offset, item.line) for item in items)
+        try:
+            for one, case in zip(items, cases, strict=True):
+                if case.digest != one.digest:
+                    raise ConfigurationError("it is another case now")
+                yield case
+        except (OSError, ConfigurationError) as error:
+            raise ConfigurationError(
+                f"{one.place}: the file was changed after it was loaded; load it again ({error})"
+            ) from error

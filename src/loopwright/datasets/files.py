@@ -1,6 +1,6 @@
 """The files of data sets: their formats, and how their rows become cases.
 
-1. JSONL and CSV are streamed: only the place of each row is kept, and a row is read again when its case is needed.
+1. JSONL and CSV are streamed: only the position of each row is kept, and a row is read again when its case is needed.
    The other formats are held in memory.
 2. Nothing in a row is dropped: what is no field of a case becomes metadata, or is refused.
 3. Every problem has its place, `cases.jsonl:17`, and one bad row does not hide the next one.
@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import csv
 import json
-from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -45,8 +44,9 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class Found(NamedTuple):
-    """A row of a file: its line, and its case or the problem with it."""
+    """A row of a file: its position for `Source.read`, its line, and its case or the problem with it."""
 
+    offset: int
     line: int
     case: Case | None
     problem: str = ""
@@ -94,17 +94,15 @@ class Layout:
         lax = lax or bool(names)
         rest = dict(data)
         values: dict[str, Json] = {}
-        if not names and _KNOWN.issuperset(rest):  # most rows; the loop takes a fifth of their time
+        if not names and _KNOWN.issuperset(rest):  # most rows; the loop takes a third of their time
             values, rest = rest, values
-        else:
-            # Those that are named first: `fields` may give the field `id` another meaning.
-            for name in (*names, *(name for name in _FIELDS if name not in names)):
-                source = names.get(name, name)
-                if isinstance(source, str):
-                    if source in rest:
-                        values[name] = rest.pop(source)
-                else:
-                    values[name] = {key: rest.pop(key) for key in source if key in rest}
+        # Those that are named first: `fields` may give the field `id` another meaning.
+        for name in (*names, *(name for name in _FIELDS if name not in names)) if rest else ():
+            source = names.get(name, name)
+            if not isinstance(source, str):
+                values[name] = {key: rest.pop(key) for key in source if key in rest}
+            elif source in rest:
+                values[name] = rest.pop(source)
         if "inputs" not in values:
             found = ", ".join(list(data)[:8])
             raise ConfigurationError(
@@ -125,12 +123,12 @@ class Layout:
         # A number as an ID is common, and null is no ID.
         identity = values.pop("id", None)
         weight = values.get("weight")
-        return Case.of_json(
+        return Case(
             values["inputs"],
             values.get("expected"),
-            rest | metadata if rest else metadata,
-            values.get("evaluators") or [],
             id=str(identity) if type(identity) is int else "" if identity is None else identity,
+            metadata=rest | metadata,
+            evaluators=values.get("evaluators") or [],
             weight=1.0 if weight is None else weight,
             group=group,
             place=place,
@@ -155,54 +153,50 @@ def open_source(path: Path, name: str, layout: Layout) -> Source:
 
 
 class Source:
-    """One file of cases, with the line of each case that `scan` returned."""
+    """One file of cases.
 
-    def __init__(self, name: str, layout: Layout) -> None:
-        self.name, self.layout = name, layout
-        self.lines = array("L")
+    Args:
+        name: its name in messages.
+        make: returns the case of a row and its place; raises ConfigurationError without the place.
+    """
+
+    def __init__(self, name: str, make: Callable[[Any, str], Case]) -> None:
+        self.name, self.make = name, make
 
     def rows(self) -> Iterator[tuple[int, int, Any]]:
-        """Yield offset, line and row of each; a ConfigurationError takes the place of a row that cannot be read."""
+        """Yield position, line and row of each; a ConfigurationError takes the place of a row that cannot be read."""
         raise NotImplementedError
 
-    def made(self, row: Any, place: str) -> Case:
-        """Return the case of a row."""
-        return self.layout.case(row, place)
-
-    def keep(self, offset: int, case: Case) -> None:
-        """Keep what `read` needs of a case."""
-        raise NotImplementedError
-
-    def read(self, places: Iterable[int]) -> Iterator[Case]:
-        """Yield the cases at these places among those that `scan` returned."""
+    def read(self, rows: Iterable[tuple[int, int]]) -> Iterator[Case]:
+        """Yield the cases at these positions and lines, as `scan` found them."""
         raise NotImplementedError
 
     def scan(self) -> Iterator[Found]:
-        """Read all rows; each case that this returns can be read again."""
+        """Read all rows."""
         for offset, line, row in self.rows():
             try:
-                case = self.case(row, line)
+                found = Found(offset, line, self.case(row, line))
             except ConfigurationError as error:
-                yield Found(line, None, str(error))
-                continue
-            self.lines.append(line)
-            self.keep(offset, case)
-            yield Found(line, case)
+                found = Found(offset, line, None, str(error))
+            yield found
 
     def case(self, row: Any, line: int) -> Case:
         """Return the case of a row. Raises ConfigurationError without the place."""
         if isinstance(row, ConfigurationError):
             raise row
-        return self.made(row, f"{self.name}:{line}")
+        return self.make(row, f"{self.name}:{line}")
 
 
 class _Streamed(Source):
     """A file with one case after the other, which is never in memory as a whole."""
 
     def __init__(self, path: Path, name: str, layout: Layout) -> None:
-        super().__init__(name, layout)
-        self.path = path
-        self.offsets = array("Q")
+        super().__init__(name, self.made)
+        self.path, self.layout = path, layout
+
+    def made(self, row: Any, place: str) -> Case:
+        """Return the case of a row."""
+        raise NotImplementedError
 
     def rows_from(self, file: BinaryIO, line: int) -> Iterator[tuple[int, int, Any]]:
         """Yield offset, line and row of each row from the position of the file on."""
@@ -212,14 +206,11 @@ class _Streamed(Source):
         with self.path.open("rb") as file:
             yield from self.rows_from(file, 1)
 
-    def keep(self, offset: int, case: Case) -> None:
-        self.offsets.append(offset)
-
-    def read(self, places: Iterable[int]) -> Iterator[Case]:
+    def read(self, rows: Iterable[tuple[int, int]]) -> Iterator[Case]:
         with self.path.open("rb") as file:
-            for place in places:
-                file.seek(self.offsets[place])
-                _, line, row = next(self.rows_from(file, self.lines[place]), (0, 0, _GONE))
+            for offset, line in rows:
+                file.seek(offset)
+                _, line, row = next(self.rows_from(file, line), (0, 0, _GONE))
                 yield self.case(row, line)
 
 
@@ -312,47 +303,26 @@ class _Table(_Streamed):
 
 
 class Held(Source):
-    """Cases that are in memory.
-
-    Args:
-        name: the name of their file.
-        given: line and values of each.
-        layout: how values become a case; None for cases.
-        lax: whether fields that a case does not have become metadata.
-    """
+    """Rows that are in memory, each with its line."""
 
     def __init__(
-        self,
-        name: str,
-        given: Iterable[tuple[int, Any]],
-        layout: Layout | None = None,
-        *,
-        lax: bool = False,
+        self, name: str, given: Iterable[tuple[int, Any]], make: Callable[[Any, str], Case]
     ) -> None:
-        super().__init__(name, layout or Layout({}, ""))
-        self.given, self.lax, self.ready = given, lax, layout is None
-        self.cases: list[Case] = []
+        super().__init__(name, make)
+        self.given = list(given)
 
     def rows(self) -> Iterator[tuple[int, int, Any]]:
-        yield from ((0, line, row) for line, row in self.given)
-        self.given = ()
+        return ((offset, line, row) for offset, (line, row) in enumerate(self.given))
 
-    def made(self, row: Any, place: str) -> Case:
-        case: Case = row if self.ready else self.layout.case(row, place, lax=self.lax)
-        return case
-
-    def keep(self, offset: int, case: Case) -> None:
-        self.cases.append(case)
-
-    def read(self, places: Iterable[int]) -> Iterator[Case]:
-        return (self.cases[place] for place in places)
+    def read(self, rows: Iterable[tuple[int, int]]) -> Iterator[Case]:
+        return (self.case(self.given[offset][1], line) for offset, line in rows)
 
 
 def _structured(path: Path, name: str, layout: Layout) -> Held:
     source = read_source(path, name)
     rows = source.value
     if isinstance(rows, dict):
-        return Held(name, read_foreign(source).rows(), layout)
+        return Held(name, read_foreign(source).rows(), layout.case)
     if not isinstance(rows, list):
         raise ConfigurationError(f"{name}:1: expected a list of cases")
     if len(rows) > _MAX_HELD:
@@ -361,7 +331,7 @@ def _structured(path: Path, name: str, layout: Layout) -> Held:
             "line into a .jsonl file, which is streamed"
         )
     placed = ((source.position((i,))[0], row) for i, row in enumerate(rows))
-    return Held(name, placed, layout)
+    return Held(name, placed, layout.case)
 
 
 def read_source(path: Path, name: str) -> Any:
@@ -416,7 +386,7 @@ def _parquet(path: Path, name: str, layout: Layout) -> Held:
         rows = parquet.read_table(path).to_pylist()
     except ValueError as error:  # pyarrow's ArrowInvalid
         raise ConfigurationError(f"{name}: {error}") from error
-    return Held(name, enumerate(rows, start=1), layout, lax=True)
+    return Held(name, enumerate(rows, start=1), partial(layout.case, lax=True))
 
 
 SUFFIXES: dict[str, Any] = {

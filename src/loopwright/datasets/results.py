@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import TypedDict
@@ -31,7 +31,7 @@ __all__ = [
     "EvalResult",
     "Gate",
     "Scores",
-    "rank_of",
+    "means_of",
     "worst_of",
 ]
 
@@ -43,16 +43,9 @@ _ERRORS = 5  # that a summary shows
 _SHARD = re.compile(r"[^/]+(?:/eval)?/cases/s([0-9]+)")
 
 
-def rank_of(row: Mapping[str, Json]) -> tuple[float, int, int]:
-    """Return the rank of a case among the worst: by its score, then by its place in the file."""
-    return row["score"], row["place"], row["repeat"]
-
-
 def worst_of(rows: Iterable[Json], most: int) -> list[Json]:
-    """Return the rows with the lowest scores, in the order of the file: of all, and of those that are open."""
-    ordered = sorted(rows, key=rank_of)
-    open_ones = [row for row in ordered if row["open"]][:most]
-    return ordered[:most] + [row for row in open_ones if row not in ordered[:most]]
+    """Return the rows with the lowest scores, equal ones in the order of the file."""
+    return sorted(rows, key=lambda row: (row["score"], row["place"], row["repeat"]))[:most]
 
 
 class Scores:
@@ -69,11 +62,11 @@ class Scores:
         self.errored = 0
         self.errors: list[Json] = []
         self._shards: dict[int, Mapping[str, Json]] = {}
-        self._begun: dict[int, Mapping[tuple[str, int], Row]] = {}
+        self._rows: dict[int, Collection[Row]] = {}
 
     def begin(self, number: int, rows: Mapping[tuple[str, int], Row]) -> None:
         """Add the rows of a shard that has begun, to which others will come."""
-        self._begun[number] = rows
+        self._rows[number] = rows.values()
 
     def fail(self, error: Json) -> None:
         """Count the error of a case."""
@@ -89,26 +82,17 @@ class Scores:
 
     def complete(self, number: int, shard: Mapping[str, Json]) -> None:
         """Add a shard whose cases have all ended."""
-        self._begun.pop(number, None)
-        self._shards[number] = shard
+        self._shards[number], self._rows[number] = shard, shard["rows"]
 
     def rows(self) -> Iterator[Row]:
         """Iterate over the rows, in the order of the file where shards are complete."""
-        for number in sorted({*self._shards, *self._begun}):
-            if (shard := self._shards.get(number)) is not None:
-                yield from shard["rows"]
-            else:
-                yield from self._begun[number].values()
+        for number in sorted(self._rows):
+            yield from self._rows[number]
 
     @property
     def scored(self) -> int:
         """How many runs of cases have a score."""
         return sum(row[1] is not None for row in self.rows())
-
-    def worst(self, most: int) -> list[Json]:
-        """Return the cases with the lowest scores, of all and of those whose feedback may be read."""
-        shards = (self._shards[number] for number in sorted(self._shards))
-        return worst_of((row for shard in shards for row in shard.get("worst", ())), most)
 
     def metrics(self) -> dict[str, float]:
         """Return the mean of each metric over the cases that have it."""
@@ -126,6 +110,7 @@ class Scores:
         counts = Counter(row[2] for row in self.rows())
         counts[SKIPPED] = self.total - counts.total()
         ran = self.total - counts[SKIPPED]
+        worst = (row for shard in self._shards.values() for row in shard.get("worst", ()))
         data: dict[str, Json] = {
             "dataset": {
                 "name": self.dataset.name, "digest": self.dataset.digest, "use": used,
@@ -135,8 +120,8 @@ class Scores:
             "score": score_of([*self.rows()], self.dataset, self.repeat),
             "metrics": self.metrics(),
             "worst": [
-                {key: item for key, item in row.items() if key not in ("open", "place")}
-                for row in self.worst(most)[:most]
+                {key: item for key, item in row.items() if key != "place"}
+                for row in worst_of(worst, most)
             ],
         }  # fmt: skip
         if self.errors:
@@ -351,12 +336,12 @@ def paired(
     before: Sequence[Row], now: Sequence[Row], groups: Mapping[str, str] | None = None
 ) -> dict[str, Json]:
     """Return the comparison of two lists of rows, by case; see `EvalResult.baseline`."""
-    then, current = _by_case(before), _by_case(now)
+    then, current = means_of(before), means_of(now)
     of_case = {key: groups[key[0]] for key in current if groups and key[0] in groups}
     return compared(then, current, of_case)._asdict()
 
 
-def _by_case(rows: Sequence[Row]) -> dict[tuple[str, str], float]:
+def means_of(rows: Sequence[Row]) -> dict[tuple[str, str], float]:
     """Return the mean score of each case by ID and digest."""
     scores: dict[tuple[str, str], list[float]] = {}
     for case_id, score, _, _, digest in rows:

@@ -559,12 +559,8 @@ def check_options(options: Mapping[str, object]) -> None:
     for name, least in _LEAST.items():
         if name == "max_failures" and options[name] is None:
             continue
-        value = codec.integer(f"loop: {name}", options[name], minimum=least)
-        if name == "min_iterations" and value > CEILING:
-            raise ConfigurationError(
-                f"loop: min_iterations: {value} is above the ceiling of {CEILING}; "
-                f"use at most {CEILING}"
-            )
+        most = CEILING if name == "min_iterations" else None
+        codec.integer(f"loop: {name}", options[name], minimum=least, maximum=most)
     codec.number("loop: explore", options["explore"], minimum=0, maximum=1)
     codec.number("loop: retry_delay", options["retry_delay"], minimum=0)
     for name, kind, example in _POLICIES:
@@ -753,9 +749,9 @@ class LoopOptions(Value, CompositeStep[In, Out]):
         if self.candidates is not None:
             from .candidates import candidates_of
 
-            put("candidates", candidates_of(self.candidates).with_steps(self._retried))
-            several = cast("Candidates", self.candidates)
-            put("_parts", (*self._parts, *several.parts()))
+            several = candidates_of(self.candidates).with_step(self._retried)
+            put("candidates", several)
+            put("_parts", (*self._parts, *([] if several.step is None else [several.step])))
             if self.workspace is not None:
                 several.check_workspace(self.workspace, self.name)
         put("name", self.name or as_step(self.execute).name)

@@ -17,7 +17,7 @@ from typing import ClassVar, cast
 
 from ..datasets import Case, Dataset
 from ..datasets.dataset import HELD_OUT
-from ..datasets.results import ERRORED, FAILED, PASSED, UNDECIDED, Scores, rank_of, worst_of
+from ..datasets.results import ERRORED, FAILED, PASSED, UNDECIDED, Scores, worst_of
 from ..engine.budgets import Account
 from ..engine.composites import at_once_of, run_all
 from ..engine.composites import retry as retrying
@@ -175,7 +175,7 @@ class OverCases(CompositeStep[object, Json]):
         return Failure("", CASES_FAILED, message, path, retryable=False)
 
     async def scored(self, value: Json, ctx: Context) -> Scores:
-        """Return the scores of all cases; those that the journal has are not scored again.
+        """Return the scores of the cases; those that the journal has are not scored again.
 
         Raises:
             StepError: of kind `data_changed`, if the file was changed while it was read.
@@ -210,6 +210,13 @@ class OverCases(CompositeStep[object, Json]):
                 over=over,
                 count=ctx.run.count,
             )
+        return scores
+
+    async def enough(self, value: Json, ctx: Context) -> Scores:
+        """Return the scores of all cases, as `scored` does. Raises StepError with too many errors."""
+        scores = await self.scored(value, ctx)
+        if self.failed(scores):
+            raise self.failure(scores, ctx.path).to_error()
         return scores
 
     def _units(
@@ -303,8 +310,14 @@ class _Shard:
                 score = float(evaluation.passed is True)
             if evaluation.metrics:
                 self.metrics[case.id, number] = evaluation.metrics
-            if plan.show and (score < 1 or state == FAILED):
-                self._keep(case, (score, place, number), output, evaluation.feedback)
+            is_shown = plan.shown is None or case.id in plan.shown
+            if is_shown and (score < 1 or state == FAILED):
+                texts = {"inputs": case.inputs, "output": output, "feedback": evaluation.feedback}
+                row = {
+                    "id": case.id, "score": score, "repeat": number, "place": place,
+                    **{name: shortened(one_line(codec.text_of(item)), _SHOWN) for name, item in texts.items() if item},
+                }  # fmt: skip
+                self.worst = worst_of([*self.worst, row], plan.show)
         used = ctx.account.settled
         usage = [used.calls, used.input_tokens, used.output_tokens, used.usd] if used else 0
         self.rows[case.id, number] = [case.id, score, state, usage, case.digest]
@@ -321,20 +334,6 @@ class _Shard:
         if run.replay is None or path not in run.replay.finished:
             kept = run.clean({"output": output, "evaluation": evaluation.to_json()})
             run.append(Entry("finished", path, run.now(), kept, OUTCOME))
-
-    def _keep(self, case: Case, rank: tuple[float, int, int], output: Json, feedback: str) -> None:
-        """Keep a case that may be one of the worst, with what an author needs to see of it."""
-        shown = self.plan.shown is None or case.id in self.plan.shown
-        rivals = (row for row in self.worst if row["open"] or not shown)
-        if sum(rank_of(row) < rank for row in rivals) >= self.plan.show:
-            return
-        score, place, number = rank
-        texts = {"inputs": case.inputs, "output": output, "feedback": feedback}
-        row = {
-            "id": case.id, "score": score, "repeat": number, "place": place, "open": shown,
-            **{name: shortened(one_line(codec.text_of(item)), _SHOWN) for name, item in texts.items() if item},
-        }  # fmt: skip
-        self.worst = worst_of([*self.worst, row], self.plan.show)
 
     def _complete(self) -> None:
         plan = self.plan

@@ -17,8 +17,8 @@ from typing import ClassVar, Unpack
 
 from ..datasets import Case, Dataset
 from ..datasets.dataset import HELD_OUT
-from ..datasets.results import PASSED, CaseOptions, Scores, groups_of, paired, score_of
-from ..engine.context import Context, Scope
+from ..datasets.results import PASSED, CaseOptions, Scores, groups_of, means_of, paired, score_of
+from ..engine.context import Context
 from ..engine.step import (
     CompositeStep,
     Step,
@@ -38,7 +38,7 @@ __all__ = ["DatasetEvaluator", "Minibatch", "on_cases"]
 SMALL_MINIBATCH = "small_minibatch"  # the code of a warning
 SMALL = 8  # cases; the mean of fewer says little
 MOST_CRITERIA = 1_000
-_TEXTS = {"inputs": "inputs", "output": "output", "feedback": "feedback"}
+_TEXTS = ("inputs", "output", "feedback")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -106,10 +106,7 @@ class HeldOut(CompositeStep[int, Json]):
         for part, (output, files) in parts.items():
             if scope.files is not None:
                 await scope.files.show(files)
-            scores = await self.cases.scored(output, ctx.child(ctx.below(part)))
-            if self.cases.failed(scores):
-                raise self.cases.failure(scores, ctx.below(part)).to_error()
-            outcomes[part] = scores
+            outcomes[part] = await self.cases.enough(output, ctx.child(ctx.below(part)))
         data = self.cases.dataset
         rows = {part: [*scores.rows()] for part, scores in outcomes.items()}
         figures = {part: score_of(rows[part], data, self.cases.repeat) for part in rows}
@@ -164,7 +161,7 @@ class DatasetEvaluator(CompositeStep[object, Evaluation]):
         evaluation = None if whole else await self._compared(value, ctx, around)
         if evaluation is None or evaluation.passed is not False:
             lessons = "" if evaluation is None else evaluation.feedback
-            scores = await self._scored(self.cases, value, ctx)
+            scores = await self.cases.enough(value, ctx)
             evaluation = self._evaluation(self.cases, scores, lessons)
         return Result(Status.SATISFIED, Reason.COMPLETED, "scored", evaluation, name=self.name)
 
@@ -182,12 +179,12 @@ class DatasetEvaluator(CompositeStep[object, Evaluation]):
         seed = f"{ctx.run.log.info.seed} {'' if around is None else around.path} {self.name}"
         batches = self.drawn.dataset.minibatches(self.minibatch.size, Random(seed))
         plan = replace(self.drawn, dataset=next(islice(batches, number - 1, None)))
-        scores = await self._scored(plan, value, ctx.child(ctx.below("minibatch")))
+        scores = await plan.enough(value, ctx.child(ctx.below("minibatch")))
         evaluation = self._evaluation(plan, scores, "")
-        parent = _parent(around)
-        if parent is None:
+        parent = None if around is None else around.continued
+        if parent is None or parent.output is None:
             return replace(evaluation, passed=None)
-        before = await self._scored(plan, parent, ctx.child(ctx.below("minibatch-parent")))
+        before = await plan.enough(parent.output, ctx.child(ctx.below("minibatch-parent")))
         compared = paired([*before.rows()], [*scores.rows()])
         difference = compared["difference"]
         if difference is None or difference >= -1e-9:
@@ -205,23 +202,10 @@ class DatasetEvaluator(CompositeStep[object, Evaluation]):
             details=details,
         )
 
-    async def _scored(self, plan: OverCases, value: Json, ctx: Context) -> Scores:
-        """Return the scores of an output. Raises StepError with too many errors."""
-        scores = await plan.scored(value, ctx)
-        if plan.failed(scores):
-            raise plan.failure(scores, ctx.path).to_error()
-        return scores
-
     def _evaluation(self, plan: OverCases, scores: Scores, lessons: str) -> Evaluation:
         summary = scores.summary(plan.used, plan.show)
         rows, counts = [*scores.rows()], summary["counts"]
-        worst = [row for row in scores.worst(plan.show) if row["open"]][: plan.show]
-        gaps = {row["id"]: row.get("feedback", "") for row in worst}
-        by_case: dict[str, list[float]] = {}
-        for row in rows:
-            if row[1] is not None:
-                by_case.setdefault(row[0], []).append(row[1])
-        means = {case_id: sum(values) / len(values) for case_id, values in by_case.items()}
+        gaps = {row["id"]: row.get("feedback", "") for row in summary["worst"]}
         # Of very many cases, those that did not pass.
         shown = (
             sorted(rows, key=lambda row: row[2] == PASSED) if len(rows) > MOST_CRITERIA else rows
@@ -233,7 +217,7 @@ class DatasetEvaluator(CompositeStep[object, Evaluation]):
             # Without a verdict unless all have passed: a case that failed refuses nothing, the mean counts.
             passed=counts[PASSED] == scores.total or None,
             feedback="\n".join(
-                part for part in (_counted(summary), lessons or _listed(worst)) if part
+                part for part in (_counted(summary), lessons or _listed(summary["worst"])) if part
             ),
             criteria=tuple(
                 Criterion(row[0], row[2] == PASSED, gaps.get(row[0], ""))
@@ -241,14 +225,11 @@ class DatasetEvaluator(CompositeStep[object, Evaluation]):
             ),
             metrics=summary["metrics"],
             # A confirmation and a choice of parents compare outputs case by case.
-            details={self.name: {**summary, "worst": worst}, "samples": {"score": means}},
+            details={
+                self.name: summary,
+                "samples": {"score": {one: mean for (one, _), mean in means_of(rows).items()}},
+            },
         )
-
-
-def _parent(around: Scope | None) -> Json:
-    """Return the output that an iteration continues from; None in the first one."""
-    parent = None if around is None else around.continued
-    return None if parent is None else parent.output
 
 
 def _counted(summary: Mapping[str, Json]) -> str:
@@ -262,7 +243,7 @@ def _counted(summary: Mapping[str, Json]) -> str:
 def _listed(worst: Sequence[Mapping[str, Json]]) -> str:
     lines = []
     for row in worst:
-        texts = [f"{name}: {row[key]}" for key, name in _TEXTS.items() if row.get(key)]
+        texts = [f"{name}: {row[name]}" for name in _TEXTS if row.get(name)]
         lines.append(f"- {row['id']} {row['score']:.2f} {' | '.join(texts)}".rstrip())
     return "\n".join(["The worst cases:", *lines]) if lines else ""
 

@@ -222,27 +222,17 @@ class CachedReply(ModelAttempt):
     reports = False
 
     def __init__(self, attempt: ModelAttempt, data: dict[str, Json]) -> None:
-        self.name = "kept reply"  # limits of its model do not apply
-        self.attempt = attempt
+        vars(self).update(vars(attempt))
+        self.name, self._reserved = "kept reply", NOTHING  # limits of its model do not apply
         self.data = data
-
-    def reserve(self, value: Json) -> Usage:
-        """Return nothing."""
-        del value
-        return NOTHING
-
-    @property
-    def asks(self) -> Json:
-        """The request for the journal."""
-        return self.attempt.asks
 
     async def act(self, value: Json, ctx: Context) -> Json:
         """Return the reply, and write it to the transcript."""
         del value
         ctx.spend(Usage(cached=1, saved=Usage.from_json(self.data["saved"]).usd))
-        if (listener := self.attempt.on_text) is not None:
-            listener(self.data["text"])
-        if self.attempt.target:
-            self.data["target"] = self.attempt.target
-        self.attempt.write_transcript(ctx, NOTHING, reply=self.data)
+        if self.on_text is not None:
+            self.on_text(self.data["text"])
+        if self.target:
+            self.data["target"] = self.target
+        self._write_transcript(ctx, NOTHING, reply=self.data)
         return self.data

@@ -13,7 +13,7 @@ from ...evaluators.dataset import Minibatch, on_cases
 from ...evaluators.running import evaluation
 from ...records.codec import Json
 from ..schema.datasets import DatasetFile, ErrorsSpec, SplitNames, share_of
-from ..schema.document import Action, DatasetSpec, EvalSpec
+from ..schema.document import Action, DatasetSpec, EvalSpec, GepaSpec
 from ..yaml.reader import Location
 from .compilation import Compilation
 from .evaluators import compile_evaluators
@@ -33,33 +33,25 @@ def compile_eval(compilation: Compilation, spec: EvalSpec, at: Location) -> Over
         errors = spec.errors or ErrorsSpec()
         given["errors"] = errors.model_copy(update={"most": changes["most"]})
     spec, sample = spec.model_copy(update=given), changes.get("sample", 0)
-    data = _data(compilation, spec.dataset, (*at, "dataset"))
-    inner = compilation.with_names(CASE)
-    task = inner.action(spec.task, spec.task.name or "task", (*at, "task"))
-    judge = compile_evaluators(inner, spec, at)
-    if data is None or task is None or judge is None:
+    parts = _parts(compilation, spec, spec.dataset, (*at, "dataset"), "task", at)
+    if parts is None:
         return None
     return compilation.attempt(
         (*at, "use"),
-        lambda: evaluation(
-            "eval", task, data, judge, use=_names(spec.use), sample=sample, **_options(spec)
-        ),
+        lambda: evaluation("eval", *parts, use=_names(spec.use), sample=sample, **_options(spec)),
     )
 
 
 def compile_dataset(compilation: Compilation, spec: DatasetSpec, at: Location) -> Step | None:
     """Compile the evaluator of a loop; None if it has problems."""
-    data = _data(compilation, spec, at)
-    inner = compilation.with_names(CASE)
-    run = inner.action(spec.run, spec.run.name or "run", (*at, "run"))
-    judge = compile_evaluators(inner, spec, at)
-    if data is None or run is None or judge is None:
+    parts = _parts(compilation, spec, spec, at, "run", at)
+    if parts is None:
         return None
     batch = spec.minibatch
 
     def make() -> Step:
         drawn = None if batch is None else Minibatch(**batch.model_dump())
-        return on_cases(run, data, judge, use=_names(spec.use), minibatch=drawn, **_options(spec))
+        return on_cases(*parts, use=_names(spec.use), minibatch=drawn, **_options(spec))
 
     return compilation.attempt(at, make)
 
@@ -70,18 +62,34 @@ def compile_gepa(compilation: Compilation, action: Action, name: str, at: Locati
 
     assert action.gepa is not None
     spec, path = action.gepa, (*at, "gepa")
-    data = _data(compilation, spec.dataset, (*path, "dataset"))
-    inner = compilation.with_names(CASE)
-    run = inner.action(spec.run, spec.run.name or "run", (*path, "run"))
-    judge = compile_evaluators(inner, spec, path)
+    parts = _parts(compilation, spec, spec.dataset, (*path, "dataset"), "run", path)
     asked = {"prompt": "{{ value }}"} | ({"model": spec.model} if spec.model else {})
     model = compilation.action(Action.model_validate(asked), "reflect", (*path, "model"))
-    if data is None or run is None or judge is None or model is None:
+    if parts is None or model is None:
         return None
     limits = spec.model_dump(include={"max_metric_calls", "patience"})
     return compilation.attempt(
-        path, lambda: gepa(spec.optimise, run, data, judge, model=model, name=name, **limits)
+        path, lambda: gepa(spec.optimise, *parts, model=model, name=name, **limits)
     )
+
+
+def _parts(
+    compilation: Compilation,
+    spec: EvalSpec | DatasetSpec | GepaSpec,
+    file: DatasetFile,
+    place: Location,
+    key: str,
+    at: Location,
+) -> tuple[Step, Dataset, Step] | None:
+    """Return what runs on a case, the cases, and what evaluates its output; None if one of them has problems.
+
+    `place` is that of the data set, `key` the field of what runs.
+    """
+    data = _data(compilation, file, place)
+    inner, action = compilation.with_names(CASE), getattr(spec, key)
+    step = inner.action(action, action.name or key, (*at, key))
+    judge = compile_evaluators(inner, spec, at)
+    return None if data is None or step is None or judge is None else (step, data, judge)
 
 
 def _names(use: SplitNames | None) -> list[str]:
