@@ -6,7 +6,7 @@ import hashlib
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, groupby, zip_longest
+from itertools import accumulate, groupby
 from operator import attrgetter
 from pathlib import Path
 from random import Random
@@ -229,31 +229,6 @@ class Dataset:
                 waiting = [place for place in drawn if place not in taken]
                 batch += taken
             yield self._at(batch)
-
-    def first_change(self, recorded: Iterable[tuple[str, str]]) -> str:
-        """Return a sentence about the first case that differs from what was recorded, or "".
-
-        Args:
-            recorded: IDs and digests of cases in their order.
-
-        Example:
-            >>> data = Dataset([Case("2 + 2", "4", id="sum")])
-            >>> data.first_change([("sum", "0" * 32)])
-            "cases:1: the case 'sum' was changed"
-        """
-        now = zip(self.ids, self.digests, strict=True)
-        for at, (then, item) in enumerate(zip_longest(recorded, now)):
-            if then == item:
-                continue
-            if item is None:
-                return f"{self.name}: the case {then[0]!r} is missing"
-            place = self._kept[at].place
-            if then is None:
-                return f"{place}: the case {item[0]!r} is new"
-            if then[0] == item[0]:
-                return f"{place}: the case {item[0]!r} was changed"
-            return f"{place}: the case {item[0]!r} stands where {then[0]!r} was"
-        return ""
 
     def _at(self, places: Iterable[int]) -> Dataset:
         return self._part([self._kept[place] for place in sorted(places)])

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ..errors import DocumentError, Problem, nearest
 from ..records.codec import Json
 
-__all__ = ["Foreign", "ForeignCase", "Located", "equal_to", "one_of"]
+__all__ = ["Foreign", "ForeignCase", "Located", "equal_to", "of_case", "one_of"]
 
 Place = tuple[str | int, ...]
 
@@ -103,12 +103,12 @@ class Foreign:
         self.checked()
         for case in self.cases:
             own = case.values.get("evaluators", [])
-            shared = [_of_case(one.value, case.values) for one in self.evaluate]
+            shared = [of_case(one.value, case.values) for one in self.evaluate]
             evaluators = [one for one in [*shared, *own] if one is not None]
             yield case.line, {**case.values, **({"evaluators": evaluators} if evaluators else {})}
 
 
-def _of_case(evaluator: Json, values: Mapping[str, Json]) -> Json:
+def of_case(evaluator: Json, values: Mapping[str, Json]) -> Json:
     """Return an evaluator of all cases as that of one case; None if the case has nothing to compare with."""
     if evaluator != {"check": "equals_expected"}:
         return evaluator

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..records.codec import Json
-from .foreign import Foreign, ForeignCase, Located, Place, equal_to, one_of
+from .foreign import Foreign, ForeignCase, Located, Place, equal_to, of_case, one_of
 
 __all__ = ["read_pydantic_evals"]
 
@@ -55,11 +55,7 @@ def read_pydantic_evals(source: Any) -> Foreign:
         case = ForeignCase(source.position(at)[0], values)
         own = []
         for place, spec in _items(foreign, item.get("evaluators"), (*at, "evaluators")):
-            evaluator = _evaluator(foreign, spec, place)
-            if evaluator == {"check": "equals_expected"}:
-                evaluator = None
-                if "expected" in values:
-                    evaluator = {"check": equal_to(values["expected"])}
+            evaluator = of_case(_evaluator(foreign, spec, place), values)
             if evaluator is not None and "judge" in evaluator:
                 case.judges.append(Located(evaluator["judge"], place))
             elif evaluator is not None:

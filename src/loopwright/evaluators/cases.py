@@ -108,12 +108,11 @@ class OverCases(CompositeStep[object, Json]):
             elif one.kind == "finished" and one.path == f"{case_path(one.path)}/task":
                 part = one.path.split("/cases/")[-1].split("/")[1]
                 recorded[part] = one.fingerprint.partition(":")[2].partition(" ")[0]
-        ids, digests = self.dataset.ids, self.dataset.digests
-        now = zip(ids, digests, strict=True)
-        then = [(one, recorded.pop(case_segment(one), digest)) for one, digest in now]
-        if not recorded:
-            return self.dataset.first_change(then)
-        return f"{self.dataset.name}: the case {next(iter(recorded))!r} is missing"
+        data = self.dataset
+        for number, (case_id, digest) in enumerate(zip(data.ids, data.digests, strict=True)):
+            if recorded.pop(case_segment(case_id), digest) != digest:
+                return f"{data[number].place or data.name}: the case {case_id!r} was changed"
+        return f"{data.name}: the case {next(iter(recorded))!r} is missing" if recorded else ""
 
     @fingerprinted
     def fingerprint(self) -> str:
@@ -248,7 +247,6 @@ class _Shard:
     ) -> None:
         self.plan, self.scores, self.number, self.part = plan, scores, number, part
         self.value, self.given = value, given
-        self.scope = ctx.scope
         self.ctx = _within(ctx, f"{ctx.path}/cases/s{number:04}")
         self.rows: dict[tuple[str, int], list[Json]] = {}
         self.metrics: dict[tuple[str, int], Mapping[str, float]] = {}
@@ -279,7 +277,7 @@ class _Shard:
         value, token = case.inputs, case.digest
         if plan.of_value:
             value, token = self.value, f"{case.digest} {self.given}"
-        ctx.scope = scope = Scope(plan.name, case.inputs, self.scope, ctx.path)
+        ctx.scope = scope = Scope(plan.name, case.inputs, self.ctx.scope, ctx.path)
         scope.work_on(case.for_task())
         output, evaluation, state = None, Evaluation(), ERRORED
         try:
