@@ -114,6 +114,10 @@ def test_scores_have_the_interval_of_their_kind() -> None:
         statistics.clustered_mean(spread, ten),
     )
     assert statistics.score_estimate([1.0, 0.0] * 5, ["a", "b"] * 5) == ("clustered t", None)
+    # No limit is outside of 0 to 1.
+    high = [1.0, 1.0, 0.9]
+    assert statistics.score_estimate(high)[1] == (29 / 30, pytest.approx(0.823, abs=1e-3), 1.0)
+    assert statistics.score_estimate([0.0] * 19 + [0.1], ten)[1].low == 0.0
     # Copies of one value add nothing to it.
     single = [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0]
     twice = [value for value in single for _ in range(2)]

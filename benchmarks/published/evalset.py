@@ -27,7 +27,7 @@ from loopwright import Evaluation, Loop, OnStall, Optimise, run_sync, step
 
 ITERATIONS, CANDIDATES, SEEDS = 250, 4, 10
 BY = ("tpe", "cma", "random")
-PATIENCE = 20  # iterations without a better value, after which the next optimiser takes over
+PATIENCE = 10  # iterations without a better value, after which the next optimiser takes over
 SOLVED = 1e-6
 CHOSEN = (
     "tripod", "michalewicz", "drop_wave", "schwefel", "griewank", "ackley", "rastrigin", "trefethen",

@@ -2,7 +2,10 @@
 
 A program proposes 100 changes. None has an effect; or one in five raises the true value by 1, 2 or 3 standard deviations
 of one evaluation. Ours runs through the real loop with `confirm`. Two rules are written anew from public descriptions. Other
-engines are in `peers/noop.py`; their rows were measured once.
+engines are in `peers/noop.py`; their rows were measured once, and are kept in `peers/noop.jsonl`.
+
+*Kept* is the share of the effects that were proposed and are in the result. An engine that goes on from several parents
+leaves effects behind on the branches that it does not end with.
 
     python -m benchmarks.published.noop_contest [RUNS [RUNS_WITH_CASES]]
 """
@@ -10,12 +13,15 @@ engines are in `peers/noop.py`; their rows were measured once.
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import random
 import statistics
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from benchmarks.search.confirm import Noise, every_fifth, simulate
@@ -27,6 +33,8 @@ PROPOSALS, SHARE = 100, 0.2
 EFFECTS = (0.0, 1.0, 2.0, 3.0)
 CASES = 20
 K_OF_RULE = 5  # paired evaluations of the rule after cap-evolve
+WIDTH = 34
+PEERS = Path(__file__).with_name("peers") / "noop.jsonl"
 
 
 @dataclass
@@ -38,7 +46,7 @@ class Row:
     offered: int = 0
     kept: int = 0
     bias: list[float] = field(default_factory=list)  # claimed less true improvement
-    evaluations: int = 0
+    evaluations: float = 0
 
     def add(self, *, claimed: float, true: float, accepted: list[float], offered: int) -> None:
         """Count a run: what it says of its result, and what it accepted."""
@@ -50,13 +58,35 @@ class Row:
             self.bias.append(claimed - true)
 
     def line(self, name: str, effect: float) -> str:
-        """Return the row as text."""
-        low, high = wilson(self.claims / self.runs, self.runs)[1:]
-        kept = f"{self.kept / self.offered:6.3f}" if self.offered else "     -"
-        bias = f"{statistics.fmean(self.bias):+6.2f}" if self.bias else "     -"
+        """Return the row as text, with the intervals of Wilson."""
+        bias = f"{statistics.fmean(self.bias):+6.2f}" if self.bias else f"{'-':>6}"
         each = self.evaluations / self.runs / PROPOSALS
-        share = self.claims / self.runs
-        return f"{name:34} +{effect:g}σ  {self.runs:5}  {share:.3f} [{low:.3f}, {high:.3f}]  {kept}  {bias}  {each:5.1f}"
+        return (
+            f"{name:{WIDTH}} +{effect:g}σ  {self.runs:5}  {share_of(self.claims, self.runs)}  "
+            f"{share_of(self.kept, self.offered)}  {bias}  {each:5.1f}"
+        )
+
+
+def share_of(count: int, of: int) -> str:
+    """Return a share with its interval as text."""
+    if not of:
+        return f"{'-':20}"
+    low, high = wilson(count / of, of)[1:]
+    return f"{count / of:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def peers() -> list[str]:
+    """Return the rows of other engines as text."""
+    lines = []
+    for line in PEERS.read_text(encoding="utf-8").splitlines():
+        found = json.loads(line)
+        row = Row(
+            found["runs"], found["claims"], found["offered"], found["kept"], [found["bias"]],
+            found["evaluations"],
+        )  # fmt: skip
+        of = f"{found['cases']} cases" if found["cases"] > 1 else "a metric"
+        lines.append(row.line(f"{found['engine']}, {of}", found["effect"]))
+    return lines
 
 
 def propose(parent: Mapping[str, float] | None, ctx: Context, effect: float) -> dict[str, float]:
@@ -135,7 +165,12 @@ def paired_gate(base: float, true: float, draw: random.Random) -> tuple[bool, fl
     """
     pairs = [(true + draw.gauss(0, 1)) - (base + draw.gauss(0, 1)) for _ in range(K_OF_RULE)]
     mean, error = statistics.fmean(pairs), statistics.stdev(pairs) / math.sqrt(K_OF_RULE)
-    return mean > t_quantile(0.95, K_OF_RULE - 1) * error, true, mean, 2 * K_OF_RULE
+    return mean > _quantile() * error, true, mean, 2 * K_OF_RULE
+
+
+@cache
+def _quantile() -> float:
+    return t_quantile(0.95, K_OF_RULE - 1)
 
 
 def by_rule(rule: Rule, effect: float, runs: int) -> Row:
@@ -162,13 +197,13 @@ def main(runs: int = 2000, with_cases: int = 200) -> int:
     """Print the table; return 1 if a bound of ours is missed."""
     missed = 0
     print(
-        "engine                             effect  runs  claims [95 %]         kept    bias  evaluations a proposal"
+        f"{'engine':{WIDTH}} effect  runs  {'claims [95 %]':20}  {'kept [95 %]':20}    bias  evaluations a proposal"
     )
     for cases in (0, CASES):
         name = f"Loopwright, {f'{cases} cases' if cases else 'a metric'}"
         for effect in EFFECTS:
             # Only the share of false claims needs many runs.
-            count = with_cases if cases else runs if not effect else max(1, runs // 10)
+            count = (with_cases if cases else runs) // (10 if effect else 1) or 1
             row = asyncio.run(ours(effect, count, cases))
             print(row.line(name, effect), flush=True)
             share = row.claims / row.runs
@@ -183,7 +218,10 @@ def main(runs: int = 2000, with_cases: int = 200) -> int:
         ("rule after cap-evolve", paired_gate),
     ):
         for effect in EFFECTS:
-            print(by_rule(rule, effect, 200).line(f"{label}, a metric", effect), flush=True)
+            print(
+                by_rule(rule, effect, min(runs, 200)).line(f"{label}, a metric", effect), flush=True
+            )
+    print("\n".join(peers()))
     print(
         "the rule of confirm alone, 30 iterations: claims without an effect, and kept by size of a change"
     )

@@ -223,7 +223,7 @@ def pooled_sd(groups: Iterable[Sequence[float]]) -> tuple[float, int]:
 def score_estimate(
     values: Sequence[float], groups: Sequence[Hashable] | None = None, level: float = LEVEL
 ) -> tuple[str, Estimate | None]:
-    """Return the method and the mean of scores from 0 to 1; None where there are too few.
+    """Return the method and the mean of scores from 0 to 1, with limits in that range; None where there are too few.
 
     Without groups, or if each value has its own: Wilson for values of 0 and 1 or without spread, else t. With groups:
     `clustered t`; for values of 0 and 1 or without spread, where it covers too little near 0 and 1, Wilson over the
@@ -238,15 +238,22 @@ def score_estimate(
     count = n if groups is None else len(set(groups))
     if groups is None or count == n:
         same = binary or len(set(values)) == 1
-        return "wilson" if same else "t", mean_estimate(values, level)
+        return "wilson" if same else "t", _bounded(mean_estimate(values, level))
     estimate = clustered_mean(values, groups, level)
     if estimate is None or not (binary or estimate.high == estimate.low):
-        return "clustered t", estimate
+        return "clustered t", _bounded(estimate)
     t = t_quantile((1 + level) / 2, count - 1)
     error = (estimate.high - mean) / t
     # Equal sums of all groups say nothing on the error, so each group counts once.
     independent = min(n, mean * (1 - mean) / error**2) if error > 1e-12 else count
     return "clustered wilson", _wilson(min(1.0, max(0.0, mean)), independent, t)
+
+
+def _bounded(estimate: Estimate | None) -> Estimate | None:
+    # The mean of scores has no other value.
+    if estimate is None:
+        return None
+    return Estimate(estimate.value, max(0.0, estimate.low), min(1.0, estimate.high))
 
 
 def compared(

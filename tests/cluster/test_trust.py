@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from loopwright import Loop, MaxIterations
+from loopwright import Context, Loop, MaxIterations, Usage, step
 from loopwright.cluster import InMemoryDeliverer, Submission, Worker, submit
 from loopwright.cluster.carried import _digest
 from loopwright.cluster.trust import TrustedDigests, shared_digests
@@ -306,6 +306,31 @@ async def test_a_registered_step_needs_no_root(machine: Machine) -> None:
         named = Submission(own, source={"python": "elsewhere:own"})
         run_id = await submit(named, 1, journal=journal, deliverer=deliverer)
         await until_status(journal, run_id, "exhausted")
+
+
+async def test_a_python_step_has_the_limits_and_the_cache_of_its_submission(
+    machine: Machine,
+) -> None:
+    """Those of the command line, as on the machine of the person who submits it."""
+    seen = []
+
+    def spend(value: int, ctx: Context) -> int:
+        seen.append(ctx.run.resources.get("cache"))
+        ctx.spend(Usage(calls=1))
+        return value
+
+    journal, deliverer = MemoryJournal(), InMemoryDeliverer()
+    paid = step(spend, reserve=Usage(calls=1))
+    own = Loop(paid, adapt=lambda last: last.output, until=MaxIterations(5), name="own")
+    worker = Worker(journal=journal, steps=[own], deliverer=deliverer)
+    async with serving(worker):
+        source = {"python": "flows:own", "max_calls": 2, "cache": "store"}
+        run_id = await submit(
+            Submission(own, source=source), 1, journal=journal, deliverer=deliverer
+        )
+        await until_status(journal, run_id, "exhausted")
+    assert (await journal.find(run_id)).reason == "budget"
+    assert seen == ["store"] * 2
 
 
 HEAD = "schema: loopwright/1\nname: hostile\n"

@@ -186,6 +186,33 @@ def test_the_digest_is_that_of_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("edit", "sentence"),
+    [
+        (lambda rows: rows, ""),
+        (lambda rows: [rows[0], {**rows[1], "expected": 9}, rows[2]], "cases.jsonl:2: the case 'b' was changed"),
+        (lambda rows: rows[:2], "cases.jsonl: the case 'c' is missing"),
+        (lambda rows: [*rows, {"id": "d", "inputs": 4}], "cases.jsonl:4: the case 'd' is new"),
+        (lambda rows: rows[1:], "cases.jsonl:1: the case 'b' stands where 'a' was"),
+        (lambda rows: [dict(reversed(row.items())) for row in rows], ""),
+    ],
+)  # fmt: skip
+def test_a_changed_file_names_its_first_changed_case(
+    edit: object, sentence: str, tmp_path: Path
+) -> None:
+    """The first difference of content or order is named with its place; the order of keys is none."""
+    rows = [{"id": name, "inputs": number} for number, name in enumerate("abc")]
+    file = tmp_path / "cases.jsonl"
+
+    def loaded(rows: list[dict[str, object]]) -> Dataset:
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return Dataset.load(file)
+
+    data = loaded(rows)
+    recorded = list(zip(data.ids, data.digests, strict=True))
+    assert loaded(edit(rows)).first_change(recorded) == sentence  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: Case({1: 2}), "case.inputs: the key 1 is not text; JSON objects have text keys"),

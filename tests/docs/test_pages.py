@@ -40,6 +40,7 @@ LINKED = [
     ROOT / "SECURITY.md",
     ROOT / "CHANGELOG.md",
     ROOT / "examples/README.md",
+    *sorted(ROOT.glob("examples/*/README.md")),
 ]
 SKIPS = 5
 

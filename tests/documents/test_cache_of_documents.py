@@ -61,6 +61,19 @@ def test_a_step_has_its_own_cache_or_that_of_the_document(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
+    ("setting", "noted"),
+    [("", 1), ("temperature: 0.5", 1), ("temperature: 0", 0), ("seed: 7", 0), ("temperature: 1\nseed: 7", 0)],
+)  # fmt: skip
+def test_a_cache_that_can_keep_nothing_is_noted(tmp_path: Path, setting: str, noted: int) -> None:
+    """One note for equal ones, but not where sampled replies may be kept; a judge has the temperature 0 of its own."""
+    text = DOCUMENT.replace("temperature: 0", setting).replace("cache: off", "cache: store")
+    notes = [p for p in load(document(tmp_path, text)).notes if p.code == "cache_unused"]
+    assert [(note.line > 0, "no seed" in note.message) for note in notes] == [(True, True)] * noted
+    text = text.replace("cache: run", "cache: off").replace("scope:", "sampling: true, scope:")
+    assert not any(note.code == "cache_unused" for note in load(document(tmp_path, text)).notes)
+
+
+@pytest.mark.parametrize(
     ("cache", "path", "message"),
     [
         ("stroe", "cache", "did you mean 'store'?"),

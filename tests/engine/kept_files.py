@@ -64,7 +64,6 @@ class TextSource:
 
     text: Text = field(default_factory=Text)
     on_cancel: str = "best"
-    fingerprint: str = "text"
 
     def fingerprint_with(self, refine_from: str) -> str:
         return refine_from

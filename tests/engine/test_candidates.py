@@ -246,6 +246,16 @@ def test_without_headroom_a_candidate_is_skipped() -> None:
     assert (result.reason.value, result.iterations) == ("budget", 1)
     assert result.history[0].interrupted
 
+    # Also if the budget of the loop ends between two steps of the candidates.
+    async def slow(value: Any, ctx: Context) -> int:
+        await asyncio.sleep(1)
+        return await write(value, ctx)
+
+    judge = step(lambda n: n / 10, reserve=Usage(calls=1))
+    paid = step(slow, reserve=Usage(calls=2))
+    result = play(Loop(paid, judge, candidates=2, until=Budget(calls=4) | MaxIterations(3), name="l"), "in")  # fmt: skip
+    assert (result.reason.value, states(result)) == ("budget", ["failed", "failed"])
+
 
 def test_a_candidate_has_a_budget_of_its_own() -> None:
     """A candidate that needs more than its budget fails alone."""
@@ -329,6 +339,7 @@ def test_a_combination_is_one_more_candidate() -> None:
     assert seen == [[(3, 0.5), (1, 0.3)]]
     assert (result.output, result.history[0].candidate) == ("4: both", 4)
     assert states(result) == ["lost", "failed", "lost", "chosen"]
+    assert [one.combined for one in result.history[0].candidates] == [False, False, False, True]
     result = play(drafts([*marks[:3], 0.1], candidates=several), "in")
     assert (result.output, states(result)[3]) == ("3: None", "lost")
     # Two are needed.
@@ -530,7 +541,7 @@ def test_each_candidate_has_a_proposal_of_its_own() -> None:
     ("options", "said"),
     [
         ({"n": 0}, "candidates: n: 0 is too small"),
-        ({"n": 1025}, "candidates: n: 1025 is above 1024"),
+        ({"n": 1025}, "candidates: n: 1025 is above the ceiling of 1024"),
         ({"n": 2, "min_ok": 3}, "min_ok: 3 is above the 2 candidates"),
         ({"n": 2, "pick": "best"}, "pick: 'best' is none of"),
         ({"n": 2, "pick": 5}, "pick: 5 is not a function"),

@@ -13,6 +13,7 @@ from loopwright import (
     Context,
     Early,
     Loop,
+    Metric,
     Result,
     Workspace,
     metric,
@@ -22,7 +23,8 @@ from loopwright import (
 )
 from loopwright.documents import load
 from loopwright.engine.early import POINTS, Curve
-from loopwright.errors import DocumentError, StoppedEarly
+from loopwright.errors import ConfigurationError, DocumentError, StoppedEarly
+from loopwright.evaluators import gates
 from loopwright.journal import MemoryJournal
 
 PROGRAM = Path(__file__).parents[2] / "benchmarks" / "search" / "early.py"
@@ -249,6 +251,17 @@ def test_a_document_says_when_a_measurement_ends(tmp_path: Path) -> None:
     with_it = load(document(tmp_path, EARLY, metrics)).step
     without = load(document(tmp_path, "pattern: '([0-9]+)'", metrics)).step
     assert with_it.fingerprint != without.fingerprint
+
+
+def test_a_metric_that_ends_early_needs_a_direction() -> None:
+    """A program gets the error that a document gets, also for a sealed metric and for one among others."""
+    plain = metric("loss", "true", early=RULE, gates=[["true"]])
+    sealed = sealed_metric("loss", ["true"], early=RULE, protect=["a"])
+    for evaluate in (plain, sealed, gates(plain, lambda output: True)):
+        for metrics in (None, {"seconds": "minimise"}, {"loss": Metric(unit="s")}):
+            with pytest.raises(ConfigurationError, match="the metric 'loss' needs a direction"):
+                Loop(str, evaluate, max_iterations=2, metrics=metrics)
+    assert Loop(str, plain, max_iterations=2, metrics={"loss": "minimise"}).limit == 2
 
 
 @pytest.mark.parametrize(

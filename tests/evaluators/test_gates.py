@@ -9,6 +9,7 @@ import pytest
 from checking import found, same
 
 from loopwright import (
+    Confirm,
     Criterion,
     Evaluation,
     Loop,
@@ -20,7 +21,7 @@ from loopwright import (
     step,
 )
 from loopwright.errors import ConfigurationError
-from loopwright.evaluators import check, gates, score
+from loopwright.evaluators import check, checklist, gates, score
 from loopwright.evaluators.check import verdict
 
 
@@ -86,6 +87,17 @@ def test_each_gate_is_an_effect_of_its_own() -> None:
     assert paths == ["l/1/execute", "l/1/evaluate/min_words", "l/1/evaluate/min_words-2"]
     with pytest.raises(ConfigurationError, match="gates: no evaluator"):
         gates()
+
+
+@pytest.mark.parametrize(
+    "several", [gates, lambda *parts: checklist(dict(zip("ab", parts, strict=True)))]
+)
+def test_what_acts_among_several_is_found(several: Any) -> None:
+    """A loop that measures repeatedly refuses an evaluator that may not run twice, also in a list of them."""
+    once = step(lambda value: True, name="send", idempotent=False)
+    loss = step(lambda value: Evaluation(metrics={"loss": 1.0}), name="loss")
+    with pytest.raises(ConfigurationError, match="send must not run twice"):
+        Loop(str, several(once, loss), metrics={"loss": "minimise"}, confirm=Confirm())
 
 
 def test_a_verdict_follows_from_its_criteria() -> None:

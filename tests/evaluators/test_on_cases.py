@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from engine.support import DyingJournal, crashed_after, entries_of, play
 from loopwright import (
     Case,
     Context,
@@ -19,8 +20,9 @@ from loopwright import (
     Workspace,
     on_cases,
     run,
+    sequence,
 )
-from loopwright.errors import ConfigurationError
+from loopwright.errors import ConfigurationError, ReplayMismatch
 from loopwright.evaluators import Minibatch
 from loopwright.records import Result
 from loopwright.testing import run_virtual
@@ -55,7 +57,8 @@ def counting_up(evaluate: Any, seen: list[Any] | None = None, **options: Any) ->
             seen.append(last.to_json())
         return last.output
 
-    return Loop(lambda n: n + 1, evaluate, adapt, name="loop", max_iterations=6, **options)
+    options.setdefault("max_iterations", 6)
+    return Loop(lambda n: n + 1, evaluate, adapt, name="loop", **options)
 
 
 def played(loop: Loop, **options: Any) -> Result:
@@ -209,6 +212,80 @@ def test_a_minibatch_compares_parent_and_candidate_on_the_same_cases() -> None:
     scored.clear()
     played(loop, seed=5)
     assert scored == before
+
+
+def test_a_minibatch_belongs_to_its_iteration() -> None:
+    """The evaluation of the input is the same in a resume and within another loop; a judgement at the end has none."""
+    data = Dataset(list(WORDS)[:40], split={"train": 50, "validation": 50})
+    evaluator = on_cases(length, data, close, minibatch=Minibatch(8))
+    loop = counting_up(evaluator, baseline=True, rejudge=1)
+    journal = DyingJournal()
+    whole = play(loop, 1, journal=journal, run_id="r", seed=3)
+    paths = [entry.path for entry in entries_of(journal, "r")]
+    assert any(path.startswith("loop/0/evaluate/minibatch/") for path in paths)
+    assert not any("rejudge/1/evaluate/minibatch" in path for path in paths)
+    ended = [entry.kind for entry in entries_of(journal, "r")].index("iteration") + 2
+    dying = DyingJournal()
+    crashed_after(dying, loop, ended, 1)
+    again = play(loop, 1, journal=dying, run_id="r")
+    assert [item.output for item in again.history] == [item.output for item in whole.history]
+    outer = Loop(loop, lambda n: n / 10, name="outer", max_iterations=2)
+    play(outer, 1, journal=(journal := MemoryJournal()), run_id="r")
+    paths = [entry.path for entry in entries_of(journal, "r")]
+    assert not any("/0/evaluate/minibatch-parent" in path for path in paths)
+
+
+def test_a_changed_case_of_a_loop_is_named() -> None:
+    """Of the split that scores and of a minibatch, with other data sets in the run."""
+    data, other = (
+        list(WORDS)[:60],
+        on_cases(lambda n: n, list(WORDS)[:3], lambda n: 0.5, name="other"),
+    )
+    minibatch, before = Minibatch(8), Loop(lambda n: n + 1, other, max_iterations=1, name="before")
+
+    def program(cases: list[Case]) -> Any:
+        loop = counting_up(
+            on_cases(length, Dataset(cases, split=SPLIT), close, minibatch=minibatch)
+        )
+        return sequence(before, loop, name="both")
+
+    journal = DyingJournal()
+    play(program(data), 0, journal=journal, run_id="r", seed=3)
+    paths = [entry.path for entry in entries_of(journal, "r")]
+    for split, at in (("train", "1/evaluate/minibatch"), ("validation", "1/evaluate")):
+        place = f"both/loop/{at}/cases/s0000/"
+        changed = (
+            next(path for path in paths if path.startswith(place))
+            .removeprefix(place)[:3]
+            .rstrip("/")
+        )
+        assert changed in Dataset(data, split=SPLIT).use(split).ids
+        again = [Case(c.inputs, -1, id=c.id) if c.id == changed else c for c in data]
+        dying = DyingJournal()
+        crashed_after(dying, program(data), len(paths) - 30, 0)
+        with pytest.raises(ReplayMismatch, match=f"the case '{changed}' was changed"):
+            play(program(again), 0, journal=dying, run_id="r")
+
+
+def test_looks_count_the_held_out_cases_not_the_file() -> None:
+    """Further training cases begin no new count, and other held-out cases do."""
+    held_out = {case.id for case in WORDS.use("test")}
+    train = WORDS.use("train").ids
+    journal = MemoryJournal()
+
+    def looks(cases: list[Case]) -> Any:
+        data = Dataset(cases, split=SPLIT)
+        result = played(
+            counting_up(on_cases(length, data, close), max_iterations=1), journal=journal
+        )
+        assert result.held_out is not None
+        return result.held_out["dataset"]["dataset"]["looks"]
+
+    cases = list(WORDS)
+    assert looks(cases) == 1
+    assert looks([case for case in cases if case.id != train[0]]) == 2
+    first = next(case.id for case in cases if case.id in held_out)
+    assert looks([case for case in cases if case.id != first]) == 1
 
 
 def test_a_small_minibatch_warns() -> None:

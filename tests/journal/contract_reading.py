@@ -87,6 +87,16 @@ class ReadingContract:
         assert len(surviving(everything)) == 6
         assert [m.number for _, m in await store.journal.iterations("run-1")] == [1, 2]
 
+    async def test_a_rewind_of_many_places_can_be_read(self, store: Store) -> None:
+        """The places that a retry discards are kept, however long their list is."""
+        await recorded(store.journal, info(), rounds(60))
+        places = [f"refine/{number}/execute" for number in range(1, 61)]
+        assert (await store.journal.rewind("run-1", only=places)).entries
+        journal = await store.reopen()
+        assert (await journal.entries("run-1"))[-1].value == {"only": places}
+        log = await journal.open(info())
+        assert not [entry for entry in log.recorded if entry.path in places]
+
     async def test_a_rewind_needs_a_recorded_path(self, store: Store) -> None:
         """A path at which nothing was recorded is refused with the nearest one."""
         await recorded(store.journal, info(), rounds(1))

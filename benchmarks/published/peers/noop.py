@@ -81,7 +81,7 @@ def gepa(seed: int, effect: float, cases: int) -> Row:
         "claims": best != 0,
         "claimed": claimed - result.val_aggregate_scores[0],
         "true": true,
-        "kept": true / effect / offered if effect and offered else None,
+        "offered": offered,
         "evaluations": result.total_metric_calls / cases,
     }
 
@@ -98,7 +98,7 @@ class _Model(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         text = body["messages"][-1]["content"]
         # The current program is the last one that the prompt shows.
-        true = float(text.rsplit("quality = ", 1)[-1].split()[0]) if "quality = " in text else 0.0
+        true = float(text.rsplit("quality = ", 1)[1].split()[0])
         kind = type(self)
         kind.count += 1
         gain = proposed(kind.draw, kind.effect)
@@ -148,7 +148,11 @@ def openevolve(seed: int, effect: float, cases: int) -> Row:
         with tempfile.TemporaryDirectory() as folder:
             evaluator = Path(folder, "evaluator.py")
             evaluator.write_text(EVALUATOR.format(seed=seed))
-            config = Config(max_iterations=PROPOSALS, random_seed=seed, diff_based_evolution=False)
+            # Without the language the word after the backticks stays in each program: every evaluation fails, and
+            # is tried again after a second, three times.
+            config = Config(
+                max_iterations=PROPOSALS, random_seed=seed, diff_based_evolution=False, language="python"
+            )  # fmt: skip
             config.llm.models = [
                 LLMModelConfig(
                     name="scripted", api_key="none", temperature=0.0, max_tokens=1000, timeout=30,
@@ -171,8 +175,8 @@ def openevolve(seed: int, effect: float, cases: int) -> Row:
         "claims": names["number"] != 0,
         "claimed": done.best_score - begun,
         "true": names["quality"],
-        "kept": names["quality"] / effect / Model.offered if effect and Model.offered else None,
-        "evaluations": Model.count + 1,
+        "offered": Model.offered,
+        "evaluations": Model.count,
     }
 
 
@@ -180,12 +184,11 @@ ENGINES = {"gepa": gepa, "openevolve": openevolve}
 
 
 def rows(name: str, runs: int) -> Iterator[Row]:
-    """Iterate over a row for each effect and number of cases."""
+    """Iterate over a row for each number of cases and effect."""
     for cases in (1, 20) if name == "gepa" else (1,):
         for effect in EFFECTS:
             began = time.monotonic()
             ended = [ENGINES[name](seed, effect, cases) for seed in range(runs)]
-            kept = [row["kept"] for row in ended if row["kept"] is not None]
             yield {
                 "engine": f"{name} {version(name)}",
                 "date": time.strftime("%Y-%m-%d"),
@@ -193,9 +196,15 @@ def rows(name: str, runs: int) -> Iterator[Row]:
                 "effect": effect,
                 "runs": runs,
                 "claims": sum(row["claims"] for row in ended),
-                "bias": round(statistics.fmean(row["claimed"] - row["true"] for row in ended), 3),
-                "kept": round(statistics.fmean(kept), 3) if kept else None,
-                "evaluations": round(statistics.fmean(row["evaluations"] for row in ended), 1),
+                "offered": sum(row["offered"] for row in ended) if effect else 0,
+                "kept": round(sum(row["true"] for row in ended) / effect) if effect else 0,
+                "bias": round(
+                    statistics.fmean(
+                        row["claimed"] - row["true"] for row in ended if row["claims"]
+                    ),
+                    3,
+                ),
+                "evaluations": sum(row["evaluations"] for row in ended),
                 "minutes": round((time.monotonic() - began) / 60, 2),
             }
 

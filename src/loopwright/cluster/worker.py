@@ -29,7 +29,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, Self
 
-from ..conditions import Budget, amount
+from ..conditions import UNITS, Budget, amount
 from ..engine.budgets import Limit, Limits, SharedLimits, Spending, limits_of, strictest
 from ..engine.run import run
 from ..engine.run_state import Listener
@@ -733,8 +733,13 @@ class Worker:
             _Unable: if this worker does not have it.
         """
         source = row.source
+        # Of the command that submitted it; of a document, they are in what it carries.
+        limits = {
+            unit: source[name] for name, unit in UNITS.items() if source.get(name) is not None
+        }
+        own = Budget(**limits) if limits else None, {"cache": source.get("cache")}
         if (step := self._steps.get((row.name, row.fingerprint))) is not None:
-            return _Runnable(step)
+            return _Runnable(step, *own)
         try:
             if CARRIED in source:
                 # Documents take a second to load, and this package also serves those who only submit.
@@ -745,7 +750,7 @@ class Worker:
                     _same(row, loaded.step), loaded.budget, loaded.resources, loaded.limits
                 )
             if "python" in source and self._modules is not None:
-                return _Runnable(_same(row, self._modules.step(str(source["python"]))))
+                return _Runnable(_same(row, self._modules.step(str(source["python"]))), *own)
         except (ConfigurationError, DocumentError, _Unable) as error:
             raise _Unable(str(error)) from None
         except Exception as error:  # the row may say anything

@@ -352,7 +352,7 @@ def _best(history: History) -> str:
     return f"score than {best.score:g}" if best is not None and best.score is not None else "score"
 
 
-_NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+(?:[.:]\d+)*")
+_NUMBERS = r"0x[0-9a-fA-F]+|\d+(?:[.:]\d+)*"
 
 
 def failing(evaluation: Evaluation, *, printed: bool = True) -> frozenset[str] | None:
@@ -379,7 +379,7 @@ def failing(evaluation: Evaluation, *, printed: bool = True) -> frozenset[str] |
     if not evaluation.criteria or evaluation.votes:
         return None
     # Times and addresses differ each time, and are no progress.
-    return frozenset([_NUMBERS.sub("", evaluation.own_feedback)])
+    return frozenset([re.sub(_NUMBERS, "", evaluation.own_feedback)])
 
 
 class ChainProgress(NamedTuple):

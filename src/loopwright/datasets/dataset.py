@@ -6,7 +6,7 @@ import hashlib
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, groupby
+from itertools import accumulate, groupby, zip_longest
 from operator import attrgetter
 from pathlib import Path
 from random import Random
@@ -61,7 +61,7 @@ class Dataset:
         salt: str = "",
     ) -> None:
         source = Held(name, enumerate(cases, start=1), lambda case, _: case)
-        self._kept = _scanned(name, [("", source)], _splitter(split, salt))
+        self._kept = self._all = _scanned(name, [("", source)], _splitter(split, salt))
         self.name = name
         self.digest = hashlib.sha256("".join(self.digests).encode()).hexdigest()
 
@@ -123,7 +123,8 @@ class Dataset:
             names = ", ".join(f"`{name}`" for name in layout.missing)
             raise ConfigurationError(f"{path.name}: no case has {names}, which `fields` names")
         whole = cls.__new__(cls)
-        whole._kept, whole.name = kept, path.name
+        whole._kept = whole._all = kept
+        whole.name = path.name
         whole.digest = digests[0]
         if len(digests) > 1:
             whole.digest = hashlib.sha256("".join(digests).encode()).hexdigest()
@@ -138,6 +139,16 @@ class Dataset:
     def digests(self) -> list[str]:
         """The digests of the cases in order, without reading them again."""
         return [one.digest for one in self._kept]
+
+    @property
+    def cases_digest(self) -> str:
+        """A digest of the content of these cases, in any order."""
+        return hashlib.sha256("".join(sorted(self.digests)).encode()).hexdigest()
+
+    @property
+    def whole(self) -> Dataset:
+        """All cases of the file, of every split."""
+        return self._part(self._all)
 
     @property
     def groups(self) -> list[str]:
@@ -230,12 +241,38 @@ class Dataset:
                 batch += taken
             yield self._at(batch)
 
+    def first_change(self, recorded: Iterable[tuple[str, str]]) -> str:
+        """Return a sentence about the first case that differs from what was recorded, or "".
+
+        Args:
+            recorded: IDs and digests of cases in their order.
+
+        Example:
+            >>> data = Dataset([Case("2 + 2", "4", id="sum")])
+            >>> data.first_change([("sum", "0" * 32)])
+            "cases:1: the case 'sum' was changed"
+        """
+        now = zip(self.ids, self.digests, strict=True)
+        for at, (then, item) in enumerate(zip_longest(recorded, now)):
+            if then == item:
+                continue
+            if item is None:
+                return f"{self.name}: the case {then[0]!r} is missing"
+            place = self._kept[at].place
+            if then is None:
+                return f"{place}: the case {item[0]!r} is new"
+            if then[0] == item[0]:
+                return f"{place}: the case {item[0]!r} was changed"
+            return f"{place}: the case {item[0]!r} stands where {then[0]!r} was"
+        return ""
+
     def _at(self, places: Iterable[int]) -> Dataset:
         return self._part([self._kept[place] for place in sorted(places)])
 
     def _part(self, kept: list[_Kept]) -> Dataset:
         part = Dataset.__new__(Dataset)
-        part._kept, part.name, part.digest = kept, self.name, self.digest
+        part._kept, part._all = kept, self._all
+        part.name, part.digest = self.name, self.digest
         return part
 
 

@@ -17,7 +17,7 @@ import asyncio
 import functools
 import inspect
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +31,8 @@ from ..errors import (
     nearest,
 )
 from ..journal import Entry
+from ..journal.replay import RecordedRun
 from ..records import (
-    NOTHING,
     Candidate,
     Evaluation,
     Failure,
@@ -54,7 +54,7 @@ from .step import Step, StepLike, as_step, digest_of, source_digest
 if TYPE_CHECKING:
     from .loop import LoopRun  # it imports this module
 
-__all__ = ["Candidates", "Combine", "Duel", "candidates_of", "count_of", "run_candidates"]
+__all__ = ["Candidates", "Combine", "Duel", "Round", "candidates_of", "count_of"]
 
 AT_ONCE = 8  # candidates at a time, unless a loop says otherwise
 PICKS = ("score", "first_pass", "ask")
@@ -82,6 +82,9 @@ class Duel(Value):
 
     judge: StepLike[Any, Any]
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "judge", as_step(self.judge))
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Combine(Value):
@@ -98,6 +101,9 @@ class Combine(Value):
     """
 
     step: StepLike[Any, Any]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "step", as_step(self.step))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -145,12 +151,8 @@ class Candidates(Value):
         put = functools.partial(object.__setattr__, self)
         for name in ("n", "first", "at_once", "min_ok"):
             value = getattr(self, name)
-            if value is None and name in ("first", "at_once"):
-                continue
-            if codec.integer(f"candidates: {name}", value, minimum=1) > MOST_CANDIDATES:
-                raise ConfigurationError(
-                    f"candidates: {name}: {value} is above {MOST_CANDIDATES}; use at most {MOST_CANDIDATES}"
-                )
+            if value is not None or name in ("n", "min_ok"):
+                codec.integer(f"candidates: {name}", value, minimum=1, maximum=MOST_CANDIDATES)
         fewest = min(self.n, self.first or self.n)
         if self.min_ok > fewest:
             raise ConfigurationError(
@@ -167,9 +169,7 @@ class Candidates(Value):
                     f"candidates: pick: {self.pick!r} is none of {', '.join(PICKS)}, a Duel, a Combine or a "
                     f"function{nearest(self.pick, PICKS)}"
                 )
-        elif (step := _step_of(self.pick)) is not None:
-            put("pick", _with_step(self.pick, step))
-        elif not callable(self.pick):
+        elif self.step is None and not callable(self.pick):
             raise ConfigurationError(f"candidates: pick: {self.pick!r:.60} is not a function")
         if self.stop_rest is not None and not (
             isinstance(self.stop_rest, Condition) and has_goal(self.stop_rest)
@@ -177,8 +177,8 @@ class Candidates(Value):
             raise ConfigurationError(
                 f"candidates: stop_rest: {self.stop_rest!r:.60} is not a condition of success, such as passed"
             )
-        if self.pick == "first_pass":
-            put("stop_rest", self.stop_rest or Passed())
+        if self.pick == "first_pass" and self.stop_rest is None:
+            put("stop_rest", Passed())
         if self.budget is not None and not isinstance(self.budget, Budget):
             raise ConfigurationError(
                 f"candidates: budget: {self.budget!r:.60} is not a Budget; use Budget(usd=0.10)"
@@ -201,14 +201,17 @@ class Candidates(Value):
                 option="candidates",
             )
 
-    def with_steps(self, wrap: Callable[[Step], Step]) -> Candidates:
-        """Return the same with its judge, or the step that combines, wrapped."""
-        step = _step_of(self.pick)
-        return self if step is None else replace(self, pick=_with_step(self.pick, wrap(step)))
+    @property
+    def step(self) -> Step | None:
+        """The judge of a duel, or the step that combines; None for another pick."""
+        if isinstance(self.pick, Duel):
+            return as_step(self.pick.judge)
+        return as_step(self.pick.step) if isinstance(self.pick, Combine) else None
 
-    def parts(self) -> Iterable[Step]:
-        """Return the steps besides those of the loop."""
-        return filter(None, [_step_of(self.pick)])
+    def with_step(self, wrap: Callable[[Step], Step]) -> Candidates:
+        """Return the same with its judge, or the step that combines, wrapped."""
+        kind: Any = type(self.pick)
+        return self if self.step is None else replace(self, pick=kind(wrap(self.step)))
 
     def fingerprint(self, written: Callable[[Condition], str]) -> str:
         """Return a digest of what decides the result: not of the number at a time."""
@@ -219,24 +222,12 @@ class Candidates(Value):
             f"{self.n} {self.first} {self.min_ok} {word} {rule} {self.budget!r}",
             codec.encode(list(self.vary)),
             "" if self.stop_rest is None else written(self.stop_rest),
-            *(part.fingerprint for part in self.parts()),
+            *([] if self.step is None else [self.step.fingerprint]),
         )
 
     def varied(self, number: int) -> Json:
         """Return what differs in a candidate, or None."""
         return self.vary[(number - 1) % len(self.vary)] if self.vary else None
-
-
-def _step_of(pick: object) -> Step | None:
-    """Return the judge of a duel, or the step that combines; None for another pick."""
-    if isinstance(pick, Duel):
-        return as_step(pick.judge)
-    return as_step(pick.step) if isinstance(pick, Combine) else None
-
-
-def _with_step(pick: object, step: Step) -> Duel | Combine:
-    """Return the same kind of pick with another step."""
-    return Duel(step) if isinstance(pick, Duel) else Combine(step)
 
 
 def candidates_of(value: object) -> Candidates:
@@ -303,27 +294,15 @@ class _Ended:
         )
 
 
-async def run_candidates(
-    loop_run: LoopRun, attempt: Attempt, count: int, inputs: Sequence[Json] | None = None
-) -> None:
-    """Run the candidates of an iteration, and let its attempt have the chosen one.
+class Round:
+    """The candidates of one iteration. `ended` has those that ended, by number; `cut` is what ended them all early.
 
     Args:
         loop_run: the run of the loop.
-        attempt: the iteration, with its input.
+        attempt: the iteration, with its input; it gets the chosen candidate.
         count: the number of candidates.
         inputs: the input of each candidate. Default: that of the iteration.
-
-    Raises:
-        StepError: if too few candidates are eligible, or the choice failed.
-        Stopped: if a limit ended the iteration; it has the best finished candidate.
-        Suspended: if a person has to answer first.
     """
-    await _Round(loop_run, attempt, count, inputs).run()
-
-
-class _Round:
-    """The candidates of one iteration. `ended` has those that ended, by number; `cut` is what ended them all early."""
 
     def __init__(
         self, loop_run: LoopRun, attempt: Attempt, count: int, inputs: Sequence[Json] | None
@@ -332,6 +311,8 @@ class _Round:
         self.loop_run, self.attempt, self.count, self.inputs = loop_run, attempt, count, inputs
         self.loop, self.options = loop_run.loop, loop_run.loop.candidates
         self.run_state, self.ctx, self.path = loop_run.run_state, attempt.ctx, attempt.ctx.path
+        # In a run that replays nothing, an index without entries.
+        self.replay = loop_run.run_state.replay or RecordedRun(())
         # A budget of the candidate needs the calls that ask each account.
         self.call = Context.call if self.options.budget is not None else attempt.call
         self.ended: dict[int, _Ended] = {}
@@ -341,10 +322,14 @@ class _Round:
         self.lanes: set[int] = set()  # of the candidates that run
 
     async def run(self) -> None:
-        """Run the candidates, choose one and record the choice; or take the recorded choice."""
-        replay = self.run_state.replay
-        choice = None if replay is None else replay.finished.get(f"{self.path}/choice")
-        if choice is not None:
+        """Run the candidates, choose one and record the choice; or take the recorded choice.
+
+        Raises:
+            StepError: if too few candidates are eligible, or the choice failed.
+            Stopped: if a limit ended the iteration; it has the best finished candidate.
+            Suspended: if a person has to answer first.
+        """
+        if (choice := self.replay.finished.get(f"{self.path}/choice")) is not None:
             await self._replayed(Candidate.listed(choice.value))
             return
         try:
@@ -376,10 +361,10 @@ class _Round:
 
     async def _run_all(self) -> None:
         """Run the candidates: those that had ended before a crash by number, then the others, several at a time."""
-        numbers, replay = range(1, self.count + 1), self.run_state.replay
-        known = [] if replay is None else [n for n in numbers if self._place(n) in replay.finished]
-        for number in known:
-            await self._execute(number)
+        numbers = range(1, self.count + 1)
+        for number in numbers:
+            if self._place(number) in self.replay.finished:
+                await self._execute(number)
         left = [number for number in numbers if number not in self.ended]
         if left and not self._over():
             run, key = self.run_state, f"{self.path}/candidates/"
@@ -419,16 +404,16 @@ class _Round:
     async def _execute(self, number: int, step: Step | None = None, value: Json = None) -> None:
         """Execute and evaluate one candidate; `step` and `value` are those of a combination."""
         loop, run, path = self.loop, self.run_state, self._place(number)
-        replay, vary = run.replay, None if step is not None else self.options.varied(number)
-        inputs = None if step is not None else self.inputs
+        known, began = self.replay.finished.get(path), self.replay.began(path)
+        files, combines = self.loop_run.snapshots, step is not None
+        vary = None if combines else self.options.varied(number)
         if step is None:
             step, value = loop.execute, self.attempt.input
-        ctx, began = self._context(number, path, vary)
+        ctx = self._context(number, path, vary)
         assert ctx.scope is not None
-        known, files = replay is not None and path in replay.finished, self.loop_run.snapshots
         attempt = Attempt(ctx, value, run.now() if began is None else began, False, self.call)
-        if inputs is not None:
-            attempt.adapted(inputs[number - 1])
+        if self.inputs is not None and not combines:
+            attempt.adapted(self.inputs[number - 1])
         one = self.begun[number] = _Ended(number, attempt, vary)
         lane = next(lane for lane in itertools.count() if lane not in self.lanes)
         self.lanes.add(lane)
@@ -437,7 +422,9 @@ class _Round:
                 ctx.account.admit()
             if files is not None:
                 name = path.rpartition("/")[2]
-                one.files = await files.branch(self.ctx.iteration, name, lane, ended=known)
+                one.files = await files.branch(
+                    self.ctx.iteration, name, lane, ended=known is not None
+                )
                 ctx.scope.work_in(one.files)
             output = await self.call(ctx, "execute", step, attempt.input)
             attempt.executed(step, self._checked(output, path, step))
@@ -449,7 +436,7 @@ class _Round:
             attempt.failed(error)
         finally:
             self.lanes.remove(lane)
-            if one.files is not None and not known:
+            if one.files is not None and known is None:
                 await one.files.remove()
         if (cut := attempt.cut) is not None and cut.stop.reason is Reason.BUDGET:
             # Without headroom, the others go on with what is left.
@@ -457,23 +444,20 @@ class _Round:
             one.skipped = began is None and not (ctx.account.effects or ctx.account.settled)
             attempt.failure = Failure(attempt.stage, "budget", cut.stop.detail, path, False)
             attempt.cut = cut = None
-        self._end(one, None if replay is None else replay.finished.get(path))
+        self._end(one, known)
         self.cut = self.cut or cut
-        if cut is None and not one.skipped and not known and not run.silent:
+        if cut is None and not one.skipped and known is None and not run.silent:
             entry = Entry("finished", path, attempt.began, None, _ENDED)
             entry.seconds = one.item.seconds
             run.append(entry)
 
-    def _context(self, number: int, path: str, vary: Json) -> tuple[Context, float | None]:
-        """Return the context of a candidate, and when it began in an earlier process."""
-        replay, around = self.run_state.replay, self.ctx
-        spent = NOTHING if replay is None else replay.spent(path)
+    def _context(self, number: int, path: str, vary: Json) -> Context:
+        """Return the context of a candidate."""
+        around, spent = self.ctx, self.replay.spent(path)
         account = Account(path, around.account, self.options.budget, spent)
         account.iteration_usage = spent
-        assert around.scope is not None
-        scope = around.scope.of_candidate(number, vary)
-        inner = Context(self.run_state, path, around.gate, account, scope)
-        return inner, None if replay is None else replay.began(path)
+        scope = self.attempt.scope.of_candidate(number, vary)
+        return Context(self.run_state, path, around.gate, account, scope)
 
     def _checked(self, output: Json, path: str, step: Step) -> Json:
         """Return an output; a combination must have the type that `execute` declares."""
@@ -491,10 +475,9 @@ class _Round:
         """Keep a candidate that has ended, with the order of the loop; `known` says how long it took before."""
         loop, attempt, metrics = self.loop, one.attempt, self.loop.measured
         item = attempt.iteration()
-        if known is not None:
-            item = replace(item, seconds=known.seconds)
-        if one.files is not None:
-            item = replace(item, files=one.files.current)
+        seconds = item.seconds if known is None else known.seconds
+        files = None if one.files is None else one.files.current
+        item = replace(item, seconds=seconds, files=files)
         if metrics is not None:
             item = metrics.judged(item, self.loop_run.history, self.loop_run.scope.baseline)
         one.item = item
@@ -523,15 +506,20 @@ class _Round:
             self.attempt.stage = first.stage
             # Of the iteration, which is what a retry of the run repeats.
             raise replace(first, path=self.path).to_error()
-        stops = [one.stop for one in failed if one.skipped and one.stop is not None]
-        if len(stops) == len(failed) and stops[0].owner != self._place(failed[0].number):
-            raise stops[0]
+        # A budget around the candidates ended all that are missing.
+        stops = {one.number: one.stop for one in failed if not one.item.eligible}
+        above = [s for n, s in stops.items() if s is not None and s.owner != self._place(n)]
+        if above and len(above) == len(stops):
+            raise above[0]
         # Equal errors once: a thousand candidates often fail alike.
         alike: dict[str, list[int]] = {}
         for one in failed:
             if not one.item.eligible:
                 alike.setdefault(_why(one.item), []).append(one.number)
-        each = "; ".join(f"{_numbers(found)}: {text}" for text, found in alike.items())
+        each = "; ".join(
+            f"candidate{'s' * (len(found) > 1)} {', '.join(map(str, found))}: {text}"
+            for text, found in alike.items()
+        )
         cause = next((one.attempt.cause for one in failed if one.attempt.cause is not None), None)
         raise StepError(
             f"{ok} of {self.count} candidates are eligible, and at least {least} must be; {each}",
@@ -570,13 +558,12 @@ class _Round:
 
     async def _combine(self) -> None:
         """Make one more candidate of the eligible ones."""
-        step, value = _step_of(self.options.pick), list[Json]()
-        for one in self._eligible():
-            shown = self._shown(one)
+        eligible = self._eligible()
+        value = [self._shown(one) for one in eligible]
+        for one, shown in zip(eligible, value, strict=True):
             if one.files is not None:
-                shown["changes"] = await one.files.own_changes()
-            value.append(shown)
-        await self._execute(self.count + 1, step, value)
+                shown["changes"] = await one.files.changes(own=True)
+        await self._execute(self.count + 1, self.options.step, value)
 
     def _shown(self, one: _Ended) -> dict[str, Json]:
         """Return a candidate as a step or a person sees it."""
@@ -654,19 +641,17 @@ class _Round:
 
     def _watch_position(self, answers: Sequence[str | None], place: str) -> None:
         """Record both answers of a judge, and warn of one that names a position, whatever is there."""
-        loop_run, replay = self.loop_run, self.run_state.replay
-        found = {} if replay is None else replay.finished
+        loop_run = self.loop_run
         if loop_run.duels is None:
             loop_run.duels = {
                 path: _turns((entry.value["ab"], entry.value["ba"]))
-                for path, entry in found.items()
+                for path, entry in self.replay.finished.items()
                 if entry.fingerprint == _PAIR and path.startswith(f"{loop_run.path}/")
             }
         duels = loop_run.duels
         duels[f"{self.path}/{place}"] = _turns(answers)
         self._note(place, {"ab": answers[0], "ba": answers[1]}, _PAIR)
-        turned = sum(duels.values())
-        if len(duels) >= _PAIRS and 2 * turned > len(duels):
+        if len(duels) >= _PAIRS and 2 * sum(duels.values()) > len(duels):
             self.run_state.warn(
                 "the judge follows the position: in more than half of the pairs it named the same position in both "
                 "orders, so merit decided; use another criterion or model, or pick: score",
@@ -677,14 +662,14 @@ class _Round:
     def _note(self, name: str, value: Json, fingerprint: str) -> None:
         """Record a value below the iteration."""
         run, path = self.run_state, f"{self.path}/{name}"
-        if run.silent or (run.replay is not None and path in run.replay.finished):
-            return
-        run.append(Entry("finished", path, run.now(), run.clean(value), fingerprint))
+        if not run.silent and path not in self.replay.finished:
+            run.append(Entry("finished", path, run.now(), run.clean(value), fingerprint))
 
     def _rows(self, chosen: int) -> tuple[Candidate, ...]:
         """Return the row of each candidate."""
         last = max([self.count, *self.ended])
-        return tuple(self._row(number, chosen) for number in range(1, last + 1))
+        rows = (self._row(number, chosen) for number in range(1, last + 1))
+        return tuple(replace(row, combined=row.number > self.count) for row in rows)
 
     def _row(self, number: int, chosen: int) -> Candidate:
         path = self._place(number)
@@ -692,24 +677,21 @@ class _Round:
             failed = "skipped" if one.skipped else "failed"
             state = "lost" if one.item.error is None else failed
             return one.row("chosen" if number == chosen else state)
-        if (one := self.begun.get(number)) is None:
-            replay, vary = self.run_state.replay, self.options.varied(number)
-            if replay is None or replay.began(path) is None:
-                return Candidate(number, "skipped", vary=vary, path=path)
-            return Candidate(number, "stopped", vary=vary, usage=replay.spent(path), path=path)
-        usage, seconds = (
-            one.attempt.ctx.account.iteration_usage,
-            self.run_state.now() - one.attempt.began,
-        )
-        one.item = replace(one.item, usage=usage, seconds=seconds)
-        return one.row("stopped")
+        if (one := self.begun.get(number)) is not None:
+            account, seconds = one.attempt.ctx.account, self.run_state.now() - one.attempt.began
+            one.item = replace(one.item, usage=account.iteration_usage, seconds=seconds)
+            return one.row("stopped")
+        state = "skipped" if self.replay.began(path) is None else "stopped"
+        vary, usage = self.options.varied(number), self.replay.spent(path)
+        return Candidate(number, state, vary=vary, usage=usage, path=path)
 
     def _take_best(self) -> None:
         """Let a cut iteration have the best finished candidate, or what is left of one."""
         self.attempt.candidates = self._rows(0)
         others = [one for one in self.ended.values() if one.item.output is not None]
-        for best in [*self._eligible(), *sorted(others, key=lambda one: one.number)][:1]:
-            self._adopt(best, self._rows(best.number if best.item.eligible else 0))
+        found = [*self._eligible(), *sorted(others, key=lambda one: one.number)]
+        if found:
+            self._adopt(found[0], self._rows(found[0].number if found[0].item.eligible else 0))
 
     async def _take(self, chosen: _Ended, rows: tuple[Candidate, ...]) -> None:
         """Let the iteration have the chosen candidate; the sentences of `until` are asked about its files."""
@@ -756,7 +738,3 @@ def _why(item: Iteration) -> str:
     if item.undecided:
         return f"undecided: {item.feedback}" if item.feedback else "undecided"
     return "rejected" if item.rejected else "incomplete"
-
-
-def _numbers(found: Sequence[int]) -> str:
-    return f"candidate{'s' * (len(found) > 1)} {', '.join(map(str, found))}"

@@ -317,11 +317,7 @@ def _checked(key: str, value: Any) -> Json:
     if value == CLEAR:
         return None
     if key in _COUNTS:
-        most = _MOST.get(key)
-        if codec.integer(key, value, minimum=1) > (most or value):
-            raise ConfigurationError(
-                f"{key}: {value} is above the ceiling of {most}; use at most {most}"
-            )
+        codec.integer(key, value, minimum=1, maximum=_MOST.get(key))
     elif key == "deadline":
         Deadline(value)
     else:

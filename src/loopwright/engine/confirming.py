@@ -121,13 +121,12 @@ async def confirmed(loop_run: LoopRun, item: Iteration) -> Evaluation:
     return replace(
         evaluation,
         score=MEAN(scores) if scores and evaluation.score is not None else evaluation.score,
-        metrics={name: _mean(name, counted, value) for name, value in evaluation.metrics.items()},
+        metrics={
+            name: MEAN([one.metrics[name] for one in counted if name in one.metrics] or [value])
+            for name, value in evaluation.metrics.items()
+        },
         details={**evaluation.details, "confirm": record},
     )
-
-
-def _mean(name: str, counted: list[Evaluation], value: float) -> float:
-    return MEAN([one.metrics[name] for one in counted if name in one.metrics] or [value])
 
 
 def _sample(evaluation: Evaluation, objective: str) -> Sample | None:

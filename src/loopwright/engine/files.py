@@ -152,12 +152,12 @@ class LoopState(Protocol):
 class StateSource(Protocol):
     """The declaration of a state: each run opens its own."""
 
-    @property
-    def fingerprint(self) -> str:
-        """Changes when another state would be made."""
-
     def fingerprint_with(self, refine_from: str) -> str:
-        """Return the fingerprint of earlier versions, in which it had the rule for the parent."""
+        """Return a digest that changes when another state would be made.
+
+        Args:
+            refine_from: the rule for the parent, which it had in earlier versions; `last` in others.
+        """
 
     @property
     def copies(self) -> bool:
@@ -300,14 +300,10 @@ class Snapshots:
             f"{path}/capture", lambda: self.state.capture(path, self._commit)
         )
 
-    async def changes(self) -> str:
-        """Return the difference of the captured state from the beginning, as text."""
-        return await self._complete(self.state.changes((self.current or self.base)["commit"]))
-
-    async def own_changes(self) -> str:
-        """Return the difference of the captured state from that of the parent, as text."""
+    async def changes(self, *, own: bool = False) -> str:
+        """Return the difference of the captured state from the beginning, or its `own` from the parent, as text."""
         commit = (self.current or self.base)["commit"]
-        return await self._complete(self.state.changes(commit, self._commit))
+        return await self._complete(self.state.changes(commit, self._commit if own else ""))
 
     def replace(self, snapshot: Mapping[str, Json]) -> None:
         """Replace the snapshot of the iteration by one that its evaluation made, such as without its tampering."""

@@ -330,8 +330,10 @@ async def evaluate_input(loop_run: LoopRun, evaluate: Step) -> Stop | None:
 
     Its effects are recorded at iteration 0, which has no execution and no record.
     """
-    # Not the input of the latest iteration, which a resumed loop has as its present one.
-    loop, given, replay = loop_run.loop, loop_run.scope.initial, loop_run.run_state.replay
+    # Not the latest iteration, which a resumed loop has as its present one.
+    loop, scope, replay = loop_run.loop, loop_run.scope, loop_run.run_state.replay
+    given, present = scope.initial, (scope.number, scope.current, scope.history)
+    scope.number, scope.current, scope.history = 0, given, History()
     loop_run.ctx.at(f"{loop_run.path}/0")
     try:
         value = await loop_run.ctx.call("evaluate", evaluate, given)
@@ -355,7 +357,9 @@ async def evaluate_input(loop_run: LoopRun, evaluate: Step) -> Stop | None:
         return loop_run.fail(error)
     except (Stopped, asyncio.CancelledError) as error:
         return loop_run.stop(error)
-    loop_run.scope.compare_with(evaluation)
+    finally:
+        scope.number, scope.current, scope.history = present
+    scope.compare_with(evaluation)
     loop_run.compare_with(evaluation)
     # A resumed loop needs the evaluation for comparisons, but its iterations decide.
     if len(loop_run.history):

@@ -198,7 +198,7 @@ class LoopRun:
         loop, attempt = self.loop, self.attempt()
         call, ctx, inputs, count = attempt.call, attempt.ctx, None, 1
         if loop.candidates is not None:
-            from .candidates import count_of, run_candidates  # for the few loops that have them
+            from .candidates import Round, count_of  # for the few loops that have them
 
             count = count_of(self)
         try:
@@ -209,9 +209,13 @@ class LoopRun:
             elif attempt.stage == "adapt":
                 # "round" replaces the input in the fingerprint: the input is the last iteration, which
                 # is on record and may be long. Recorded fingerprints contain the word, so it stays.
-                attempt.adapted(await call(ctx, "adapt", loop.adapt, self.continued(), "round"))
+                # After a new beginning, adapt gets a record of the input with the number 0.
+                parent = self.scope.continued or Iteration(
+                    0, self.scope.initial, evaluation=self.scope.baseline
+                )
+                attempt.adapted(await call(ctx, "adapt", loop.adapt, parent, "round"))
             if count > 1:
-                await run_candidates(self, attempt, count, inputs)
+                await Round(self, attempt, count, inputs).run()
             else:
                 output = await call(ctx, "execute", loop.execute, attempt.input)
                 attempt.executed(loop.execute, output)
@@ -390,8 +394,16 @@ class LoopRun:
         self.scope.hint(replay.steered.get(f"{self.path}/{self.scope.number}", ()))
         ended = replay.ended.get(self.path)
         stall = self.loop.on_stall
-        if ended is None and stall is not None and stall.then == "fresh" and len(self.history) > 1:
-            self._refuse_former_fresh(replay)
+        fresh = stall is not None and stall.then == "fresh" and len(self.history) > 1
+        # In runs of earlier versions, `fresh` had another meaning, and no plan was recorded.
+        if ended is None and fresh and f"{self.path}/2/plan" not in replay.plans:
+            raise ReplayMismatch(
+                f"{self.path}: on_stall: then: fresh meant the last iteration when this run was recorded, and now means "
+                "the beginning; write then: last to go on as before",
+                path=self.path,
+                recorded="last",
+                now="fresh",
+            )
         if ended is not None:
             self._return_to_normal_end()
             stop = Stop.from_json(ended["stop"])
@@ -406,21 +418,6 @@ class LoopRun:
             cut = ended.get("cut")
             self.cut = cut and Stopped(cut["owner"], Stop.from_json(cut["stop"]))
             self._show(self.ended)
-
-    def _refuse_former_fresh(self, replay: RecordedRun) -> None:
-        """Refuse to go on with `fresh` where it had its earlier meaning: before, no plan was recorded.
-
-        Raises:
-            ReplayMismatch: names the word for what the run did.
-        """
-        if f"{self.path}/2/plan" not in replay.plans:
-            raise ReplayMismatch(
-                f"{self.path}: on_stall: then: fresh meant the last iteration when this run was recorded, and now means "
-                "the beginning; write then: last to go on as before",
-                path=self.path,
-                recorded="last",
-                now="fresh",
-            )
 
     # Values of declared types: those of `execute`, live and replayed.
 
@@ -611,13 +608,6 @@ class LoopRun:
                 # Durable with the first effect, so that it costs no commit.
                 run.append(Entry("planned", path, run.now(), value=value))
         self.scope.stand(Place.of(plan, history, policies))
-
-    def continued(self) -> Iteration:
-        """Return the record that the iteration continues from; at the beginning, one of the input with the number 0."""
-        parent = self.scope.continued
-        if parent is not None:
-            return parent
-        return Iteration(0, self.scope.initial, evaluation=self.scope.baseline)
 
     def compare_with(self, baseline: Evaluation | None) -> None:
         """Set what the first iterations are compared with."""
@@ -862,9 +852,9 @@ class LoopRun:
 
 def origin_from(metrics: LoopMetrics | None, baseline: Evaluation | None) -> Origin:
     """Return what the first iterations of a loop are compared with."""
-    if metrics is not None:
+    if metrics is not None and metrics.objective:
         return metrics.origin(baseline)
-    return Origin() if baseline is None else Origin(baseline, baseline.standing)
+    return Origin(baseline, None if baseline is None else baseline.standing)
 
 
 NOT_APPLICABLE = "condition_not_applicable"

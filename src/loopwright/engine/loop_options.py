@@ -480,12 +480,18 @@ def check_conditions(
     """Check the conditions of a loop against what its evaluator measures.
 
     Raises:
-        ConfigurationError: for a condition on a score that no evaluator gives, or a difference of scores
-            above 1.
+        ConfigurationError: for a condition on a score that no evaluator gives, a difference of scores above 1, or a
+            metric that ends early and has no direction.
     """
     scored = metrics is not None and metrics.score is not None
     unscored = evaluate is not None and not scored and measures_only(evaluate)
     objective = metrics.objective if metrics is not None else ""
+    declared = {} if metrics is None else metrics.metrics
+    for name in () if evaluate is None else _ending_early(evaluate):
+        if name not in declared or not declared[name].direction:
+            raise ConfigurationError(
+                f"loop {loop}: early: the metric {name!r} needs a direction; use metrics={{{name!r}: 'minimise'}}"
+            )
     for condition in _all_of(members):
         if isinstance(condition, ScoreAtLeast) and unscored:
             raise ConfigurationError(
@@ -499,6 +505,14 @@ def check_conditions(
             number(
                 f"{tag_of(type(condition))}: {name}", getattr(condition, name), minimum=0, maximum=1
             )
+
+
+def _ending_early(step: Step) -> Iterator[str]:
+    """Iterate over the names of the metrics in an evaluator whose values on the way can end them."""
+    if getattr(step, "early", False):
+        yield step.name
+    for part in step.parts():
+        yield from _ending_early(part)
 
 
 _DIFFERENCES: Mapping[type[Condition], tuple[str, ...]] = {
@@ -545,12 +559,8 @@ def check_options(options: Mapping[str, object]) -> None:
     for name, least in _LEAST.items():
         if name == "max_failures" and options[name] is None:
             continue
-        value = codec.integer(f"loop: {name}", options[name], minimum=least)
-        if name == "min_iterations" and value > CEILING:
-            raise ConfigurationError(
-                f"loop: min_iterations: {value} is above the ceiling of {CEILING}; "
-                f"use at most {CEILING}"
-            )
+        most = CEILING if name == "min_iterations" else None
+        codec.integer(f"loop: {name}", options[name], minimum=least, maximum=most)
     codec.number("loop: explore", options["explore"], minimum=0, maximum=1)
     codec.number("loop: retry_delay", options["retry_delay"], minimum=0)
     for name, kind, example in _POLICIES:
@@ -739,9 +749,9 @@ class LoopOptions(Value, CompositeStep[In, Out]):
         if self.candidates is not None:
             from .candidates import candidates_of
 
-            put("candidates", candidates_of(self.candidates).with_steps(self._retried))
-            several = cast("Candidates", self.candidates)
-            put("_parts", (*self._parts, *several.parts()))
+            several = candidates_of(self.candidates).with_step(self._retried)
+            put("candidates", several)
+            put("_parts", (*self._parts, *([] if several.step is None else [several.step])))
             if self.workspace is not None:
                 several.check_workspace(self.workspace, self.name)
         put("name", self.name or as_step(self.execute).name)

@@ -238,15 +238,18 @@ class LoopMetrics(Value):
             evaluation = replace(evaluation, metrics=metrics)
         return evaluation if self.score is None else self.score.of(evaluation)
 
+    def rank(self, values: Mapping[str, float]) -> float | None:
+        """Return the value of the objective so that higher ones are better; None without it."""
+        if self.objective not in values:
+            return None
+        least = self.metrics[self.objective].direction == MINIMISE
+        return -values[self.objective] if least else values[self.objective]
+
     def origin(self, baseline: Evaluation | None) -> Origin:
-        """Return what the first iterations are compared with."""
-        if not self.objective:
-            return Origin(baseline, None if baseline is None else baseline.standing)
-        metric, values = self.metrics[self.objective], {} if baseline is None else baseline.metrics
-        rank = None
-        if self.objective in values:
-            rank = Measure("", values[self.objective], direction=metric.direction).rank
-        return Origin(baseline, rank, metric.min_delta, self.confirm is not None)
+        """Return what the first iterations of a loop with an objective are compared with."""
+        rank = None if baseline is None else self.rank(baseline.metrics)
+        min_delta = self.metrics[self.objective].min_delta
+        return Origin(baseline, rank, min_delta, self.confirm is not None)
 
     def judged(self, item: Iteration, history: History, baseline: Evaluation | None) -> Iteration:
         """Return an iteration with its measures, and whether it is accepted."""

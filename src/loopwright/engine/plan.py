@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..conditions import NoImprovement, OnStall, progress
 from ..errors import ConfigurationError, nearest
-from ..records import History, Iteration, dominates, latest_kept
+from ..records import History, Iteration, latest_kept, undominated
 from ..records.codec import Json, normalise, number
 from ..records.typed import Value
 from .step import Step
@@ -76,11 +76,10 @@ class RefineFrom(Value):
         Raises:
             ConfigurationError: for anything else.
         """
-        fields = value if isinstance(value, Mapping) else {"rule": value}
-        unknown = [key for key in fields if key not in ("rule", *_SETTINGS)]
         if isinstance(value, RefineFrom):
             return value
-        if unknown or "rule" not in fields:
+        fields = value if isinstance(value, Mapping) else {"rule": value}
+        if "rule" not in fields or not fields.keys() <= {"rule", *_SETTINGS}:
             raise ConfigurationError(
                 f"refine_from: {value!r:.80} is no rule; use a word, or {{'rule': 'sample', 'power': 1.0}}"
             )
@@ -246,7 +245,8 @@ def next_plan(history: History, policies: Policies, seed: str, *, explored: bool
     if stall is not None and not explored and found.stalled(history):
         start = {"last": latest_kept(history), "fresh": None}.get(stall.then, history.best)
         why = f"{stall.patience} iterations without progress"
-        return Plan(_number(start), anew, policies.strategy(anew), why)
+        parent = 0 if start is None else start.number
+        return Plan(parent, anew, policies.strategy(anew), why)
     if rule.draws and (eligible := [item for item in history if item.eligible]):
         return _drawn(history, eligible, policies, anew, Random(seed))
     own = [item for item in history if item.chain == last.chain]
@@ -259,10 +259,6 @@ def next_plan(history: History, policies: Policies, seed: str, *, explored: bool
     if why and last.rejected:
         why = f"iteration {last.number} was rejected"
     return Plan(parent, last.chain, last.strategy or policies.strategy(last.chain), why)
-
-
-def _number(item: Iteration | None) -> int:
-    return 0 if item is None else item.number
 
 
 def _drawn(
@@ -278,7 +274,10 @@ def _drawn(
         children: dict[int, int] = {}
         for item in history:
             children[item.continues_from] = children.get(item.continues_from, 0) + 1
-        ordered = sorted(eligible, key=lambda item: (-_worth(item), item.number))
+        ordered = sorted(
+            eligible,
+            key=lambda item: (item.standing is None, -(item.standing or 0.0), item.number),
+        )
         weights = [
             place**-rule.power / (1 + children.get(item.number, 0))
             for place, item in enumerate(ordered, start=1)
@@ -293,26 +292,17 @@ def _drawn(
     return Plan(parent.number, parent.chain, strategy, f"drawn by {rule.rule}", drawn)
 
 
-def _worth(item: Iteration) -> float:
-    return float("-inf") if item.standing is None else item.standing
-
-
 def _front(items: Sequence[Iteration]) -> tuple[list[Iteration], list[float]]:
     """Return the items that no other one dominates, and on how many cases or objectives each is the best."""
-    rows = [(item, values_of(item)) for item in items]
-    names = sorted({name for _, values in rows for name in values})
-    table = [[values.get(name, float("-inf")) for name in names] for _, values in rows]
-    front = [
-        place
-        for place, row in enumerate(table)
-        if not any(dominates(other, row) for other in table)
-    ]
-    best = [max(table[place][column] for place in front) for column in range(len(names))]
-    wins = [sum(a == b for a, b in zip(table[place], best, strict=True)) for place in front]
-    kept = [(rows[place][0], won) for place, won in zip(front, wins, strict=True) if won]
-    if not kept:  # without any value, each is as good
-        return [rows[place][0] for place in front], [1.0] * len(front)
-    return [item for item, _ in kept], [float(won) for _, won in kept]
+    values = [values_of(item) for item in items]
+    names = sorted({name for row in values for name in row})
+    table = [[row.get(name, float("-inf")) for name in names] for row in values]
+    front = undominated(table)
+    best = [max(column) for column in zip(*(table[place] for place in front), strict=True)]
+    wins = {place: sum(a == b for a, b in zip(table[place], best, strict=True)) for place in front}
+    # Without any value, each is as good.
+    kept = [place for place in front if wins[place]] or front
+    return [items[place] for place in kept], [float(wins[place] or 1) for place in kept]
 
 
 def values_of(item: Iteration) -> dict[str, float]:

@@ -764,6 +764,9 @@ def row_of(info: RunInfo, result: Result, active: float) -> RunInfo:
     """Return the row of a run that ended; `active` are its active seconds."""
     inner = (r.history.best for r in result.loops.values() if r.history.best)
     best = result.history.best or next(inner, None)
+    score = best.evaluation.score if best and best.evaluation else None
+    if "eval" in info.source and isinstance(result.output, Mapping):
+        score = (result.output.get("score") or {}).get("mean")
     return replace(
         info,
         status=result.status.value,
@@ -772,7 +775,7 @@ def row_of(info: RunInfo, result: Result, active: float) -> RunInfo:
         active=active,
         updated=time.time(),
         iterations=result.total,
-        score=best.evaluation.score if best and best.evaluation else None,
+        score=score,
         usage=result.usage,
     )
 

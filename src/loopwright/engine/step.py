@@ -372,6 +372,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
     idempotent: bool
     reports: bool | None
     reserve: Reserve | None
+    early: bool
     measures_only: bool
     scores_only: bool
     stub: str
@@ -411,6 +412,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         self.counts = not is_note(fingerprint)
         self.scores_only = False  # of an evaluator: whether it never gives a verdict
         self.measures_only = False  # of an evaluator: whether it gives metrics and never a score
+        self.early = False  # of a metric: whether its value on the way can end it
         # Functions of this package have a fingerprint; a dry run calls no others.
         self.stub = "" if fingerprint or hasattr(function, KNOWN_AS) else PYTHON
         count = _parameters(function)

@@ -155,10 +155,8 @@ class Workflow(CompositeStep[In, Out]):
         # Later options are added only if they are set, so that earlier journals stay valid.
         state = []
         if self.workspace is not None:
-            text = self.workspace.fingerprint
-            if former_version() < 2 and (rule := _former_rule(self)):
-                text = self.workspace.fingerprint_with(rule)
-            state.append(f"workspace {text}")
+            rule = _former_rule(self) if former_version() < 2 else ""
+            state = [f"workspace {self.workspace.fingerprint_with(rule or 'last')}"]
         return digest_of("workflow", self.name, self.output, *parts, *state)
 
     async def run(self, value: Json, ctx: Context) -> Result:

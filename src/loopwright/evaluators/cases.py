@@ -103,16 +103,20 @@ class OverCases(CompositeStep[object, Json]):
         """Return a sentence on the first case that is not as it was recorded, or ""."""
         recorded: dict[str, str] = {}
         for one in entries:
-            if one.kind == "folded" and "rows" in (one.value["value"] or {}):
+            # Other evaluators have cases too.
+            steps, _, rest = one.fingerprint.partition(":")
+            if one.kind == "folded" and steps == self.steps:
                 recorded |= {case_segment(row[0]): row[4] for row in one.value["value"]["rows"]}
-            elif one.kind == "finished" and one.path == f"{case_path(one.path)}/task":
+            elif one.path == f"{case_path(one.path)}/task" and steps == self.task.fingerprint:
                 part = one.path.split("/cases/")[-1].split("/")[1]
-                recorded[part] = one.fingerprint.partition(":")[2].partition(" ")[0]
-        data = self.dataset
-        for number, (case_id, digest) in enumerate(zip(data.ids, data.digests, strict=True)):
-            if recorded.pop(case_segment(case_id), digest) != digest:
-                return f"{data[number].place or data.name}: the case {case_id!r} was changed"
-        return f"{data.name}: the case {next(iter(recorded))!r} is missing" if recorded else ""
+                recorded[part] = rest.partition(" ")[0]
+        # Those of a minibatch and held-out ones are on record too.
+        whole = self.dataset.whole
+        now = zip(whole.ids, whole.digests, strict=True)
+        then = [(one, recorded.pop(case_segment(one), digest)) for one, digest in now]
+        if not recorded:
+            return whole.first_change(then)
+        return f"{whole.name}: the case {next(iter(recorded))!r} is missing"
 
     @fingerprinted
     def fingerprint(self) -> str:
@@ -134,7 +138,7 @@ class OverCases(CompositeStep[object, Json]):
             plan = replace(self, dataset=self.dataset.sample(self.sample, ctx.random))
         looks = None
         if HELD_OUT in self.used.split("+"):
-            looks = await ctx.call("look", LOOK, self.dataset.digest)
+            looks = await ctx.call("look", LOOK, self.dataset.use(HELD_OUT).cases_digest)
         scores = await plan.scored(value, ctx)
         if self.sink is not None:
             self.sink(scores)

@@ -18,7 +18,7 @@ from typing import ClassVar, Unpack
 from ..datasets import Case, Dataset
 from ..datasets.dataset import HELD_OUT
 from ..datasets.results import PASSED, CaseOptions, Scores, groups_of, means_of, paired, score_of
-from ..engine.context import Context
+from ..engine.context import Context, Scope
 from ..engine.step import (
     CompositeStep,
     Step,
@@ -100,7 +100,7 @@ class HeldOut(CompositeStep[int, Json]):
         starts: tuple[Json, Mapping[str, Json] | None] = (scope.initial, None)
         if scope.baseline is None and first is not None:
             starts = (first.output, first.files)
-        looks = await ctx.call("look", LOOK, digest)
+        looks = await ctx.call("look", LOOK, self.cases.dataset.cases_digest)
         outcomes: dict[str, Scores] = {}
         parts = {"beginning": starts, "result": (chosen.output, chosen.files)}
         for part, (output, files) in parts.items():
@@ -150,21 +150,26 @@ class DatasetEvaluator(CompositeStep[object, Evaluation]):
 
     async def run(self, value: Json, ctx: Context) -> Result:
         """Evaluate an output: by a minibatch, if there is one, and then by all cases."""
-        # A new measurement of a confirmation is one of all cases.
-        whole = self.drawn is None or "/confirm/" in ctx.path
-        evaluation = None if whole else await self._compared(value, ctx)
+        around = None if ctx.scope is None else ctx.scope.iteration_scope
+        iteration = "" if around is None else f"{around.path}/{around.number}/"
+        if not iteration or not ctx.path.startswith(
+            (f"{iteration}evaluate", f"{iteration}candidate-")
+        ):
+            around = None
+        # The input has lessons too. A new measurement, or a new judgement at the end, is one of all cases.
+        whole = self.drawn is None or not (around or "/0/evaluate" in ctx.path)
+        evaluation = None if whole else await self._compared(value, ctx, around)
         if evaluation is None or evaluation.passed is not False:
             lessons = "" if evaluation is None else evaluation.feedback
             scores = await self.cases.enough(value, ctx)
             evaluation = self._evaluation(self.cases, scores, lessons)
         return Result(Status.SATISFIED, Reason.COMPLETED, "scored", evaluation, name=self.name)
 
-    async def _compared(self, value: Json, ctx: Context) -> Evaluation:
+    async def _compared(self, value: Json, ctx: Context, around: Scope | None) -> Evaluation:
         """Evaluate an output by the minibatch of its iteration; it has not passed if its parent has a higher mean."""
         assert self.minibatch is not None
         assert self.drawn is not None
-        around = None if ctx.scope is None else ctx.scope.iteration_scope
-        number = 1 if around is None else max(1, around.number)
+        number = 1 if around is None else around.number
         # One sequence for the loop, so that the iterations go through the cases in epochs.
         if self.minibatch.size < SMALL:
             ctx.warn(

@@ -5,7 +5,6 @@ The first gate that fails ends the evaluation: a later one cannot overrule it.
 
 from __future__ import annotations
 
-import functools
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -48,6 +47,9 @@ class _Checklist(CompositeStep[object, Evaluation]):
     members: tuple[tuple[str, str, Step], ...]  # path segment, name and evaluator of each item
     weights: tuple[tuple[str, float], ...]
     at_least: float | None = None
+
+    def parts(self) -> Iterable[Step]:
+        return [part for _, _, part in self.members]
 
     @fingerprinted
     def fingerprint(self) -> str:
@@ -197,21 +199,13 @@ class _Gates(CompositeStep[object, Evaluation]):
         """Whether it never gives a verdict, because one of its parts never does."""
         return any(part.scores_only for _, part in self.members)
 
-    @functools.cached_property
-    def asks_model(self) -> bool:
-        """Whether one of its parts asks a model."""
-        return any(part.asks_model for _, part in self.members)
+    def parts(self) -> Iterable[Step]:
+        return [part for _, part in self.members]
 
     @property
     def checks(self) -> bool:
         """Whether it has a deterministic member."""
         return any(has_check(part) for _, part in self.members)
-
-    def preparations(self) -> Iterable[Step]:
-        return (step for _, part in self.members for step in part.preparations())
-
-    def conclusions(self) -> Iterable[Step]:
-        return (step for _, part in self.members for step in part.conclusions())
 
     def deciding_alone(self, policy: Undecided) -> _Gates | None:
         """Return these gates with a policy for an undecided judge; None without a member before it."""

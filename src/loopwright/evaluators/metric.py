@@ -11,12 +11,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from .._platform import take_lock
 from .._regex import Match, Pattern, PatternTimeout, compile_pattern
 from ..engine.context import Context
-from ..engine.early import Curve, Early, curve_of
 from ..engine.functions import in_thread
 from ..engine.metrics import TAKES, Repeated
 from ..engine.step import FunctionStep, Step, digest_of
@@ -27,6 +26,9 @@ from ..tools.commands import CommandOptions, ShellStep
 from ..tools.process import READ, CommandResult, OnOutput
 from .check import command_check, output_of, run_check
 from .gates import Check, as_check, before
+
+if TYPE_CHECKING:
+    from ..engine.early import Curve, Early
 
 __all__ = ["Measurement", "metric", "metric_of", "number_pattern", "repeated"]
 
@@ -123,6 +125,7 @@ def metric_of(
             fingerprint=digest_of("metric", measurement.meaning, shell.fingerprint),
             reports=False,
         )
+        step.early = early is not None
     checks = [
         command_check(gate) if isinstance(gate, Sequence) else as_check("", gate) for gate in gates
     ]
@@ -250,6 +253,8 @@ class Measurement:
             async with _turn(self.at_once):
                 result = await run(None)
             return await self._evaluation(result, ctx)
+        from ..engine.early import curve_of  # for the few metrics that have it
+
         reader = _Points(self.points, curve_of(ctx, self.early, self.name))
         async with _turn(self.at_once):
             result = await run(reader.read)

@@ -46,6 +46,7 @@ __all__ = [
     "JudgeCase",
     "JudgeMeasurement",
     "JudgeReport",
+    "as_in_a_loop",
     "cases_from_jsonl",
     "cases_in",
     "judge_json",
@@ -565,6 +566,13 @@ class JudgeMeasurement(CompositeStep):
         return Result(Status.SATISFIED, Reason.COMPLETED, "measured", output, name=self.name)
 
 
+def as_in_a_loop(goal: Json, ctx: Context) -> Context:
+    """Return a context in which a judge finds its goal where it finds it in a loop: in the first input."""
+    scope = Scope("loop", goal, ctx.scope, ctx.path)
+    scope.begin(1)
+    return Context(ctx.run, ctx.path, ctx.gate, ctx.account, scope)
+
+
 class _Votes(CompositeStep):
     """The votes on one case. An item of the robustness set gets one vote: any acceptance is an error."""
 
@@ -581,10 +589,7 @@ class _Votes(CompositeStep):
 
     async def run(self, value: Json, ctx: Context) -> Result:
         """Return the votes on an item, with the mean of their scores."""
-        # The judge finds the goal where it finds it in a loop: in the first input.
-        scope = Scope("loop", value["input"], ctx.scope, ctx.path)
-        scope.begin(1)
-        inner = Context(ctx.run, ctx.path, ctx.gate, ctx.account, scope)
+        inner = as_in_a_loop(value["input"], ctx)
         votes: list[Json] = []
         scores: list[float] = []
         for nth in range(1, (1 if _ROBUST in value else self.votes) + 1):

@@ -12,14 +12,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
-from ..engine.context import Context, Scope
+from ..engine.context import Context
 from ..engine.lists import for_each
 from ..engine.step import CompositeStep, Step, digest_of
 from ..errors import ConfigurationError, EvaluationError, nearest
 from ..evaluators.pairs import WINNERS, PairJudge
 from ..records import Reason, Result, Status
-from ..records.codec import Json, integer, text_of
-from .judge_bench import MOST_ITEMS, JudgeReport, cases_in, judge_json, share_of, unknown_key
+from ..records.codec import Json, text_of
+from .judge_bench import (
+    MOST_ITEMS,
+    JudgeReport,
+    as_in_a_loop,
+    cases_in,
+    judge_json,
+    share_of,
+    unknown_key,
+)
 
 __all__ = ["PAIRS", "PairCase", "PairMeasurement", "measure_pairs", "pairs_from_jsonl"]
 
@@ -167,7 +175,6 @@ class PairMeasurement(CompositeStep):
     fingerprint: str
 
     def __init__(self, judge: PairJudge, *, at_once: int = 4) -> None:
-        integer("measure judge: at_once", at_once, minimum=1)
         self.judge = judge
         self.cases = for_each(
             _BothOrders(judge), name="pairs", at_once=at_once, max_items=MOST_ITEMS
@@ -212,10 +219,7 @@ class _BothOrders(CompositeStep):
 
     async def run(self, value: Json, ctx: Context) -> Result:
         """Return the two answers about a pair."""
-        # The judge finds the goal where it finds it in a loop: in the first input.
-        scope = Scope("loop", value["input"], ctx.scope, ctx.path)
-        scope.begin(1)
-        inner = Context(ctx.run, ctx.path, ctx.gate, ctx.account, scope)
+        inner = as_in_a_loop(value["input"], ctx)
         first, second = value["first"], value["second"]
         orders = {"ab": (first, second), "ba": (second, first)}
         answers: list[Json] = [

@@ -32,6 +32,7 @@ from .recordings import Recordings
 __all__ = [
     "Replay",
     "frontier_svg",
+    "points_svg",
     "replay",
     "reports_svg",
 ]
@@ -41,9 +42,8 @@ _LEFT, _RIGHT, _ABOVE, _BELOW = 64, 24, 52, 52
 _STYLE = 'role="img" font-family="sans-serif" font-size="12" fill="currentColor"'
 _TICKS = 5  # about as many on an axis
 _POLICY, _SUGGESTED, _RECORDED = "#3949ab", "#c2410c", "#047857"
-_SHARES = {"sensitivity": _POLICY, "specificity": _SUGGESTED}
 _BESIDE = 8.0  # units between the points of one report
-_LEGEND = 140  # units of an entry of the legend
+_LEGEND = 190  # units of an entry of the legend
 
 
 class _Tick(NamedTuple):
@@ -123,16 +123,47 @@ class _Plot:
         )
 
 
-def _ticks(low: float, high: float) -> list[_Tick]:
-    """Return round values from below `low` to above `high`."""
+def _ticks(low: float, high: float, *, whole: bool = False) -> list[_Tick]:
+    """Return round values from below `low` to above `high`; `whole` ones are integers."""
     span = (high - low) or 1.0
     unit = 10.0 ** math.floor(math.log10(span / _TICKS))
     step = next(s * unit for s in (1, 2, 5, 10) if s * unit * _TICKS >= span * 0.999)
+    step = max(1.0, step) if whole else step
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     digits = max(0, -math.floor(math.log10(step)))
-    return [
-        _Tick(n * step, f"{n * step:.{digits}f}") for n in range(first, max(last, first + 1) + 1)
-    ]
+    # A metric may be of any size, and a long number would not fit beside the axis.
+    form = f".{digits}f" if digits < 5 and abs(last * step) < 1e5 else ".3g"
+    return [_Tick(n * step, f"{n * step:{form}}") for n in range(first, max(last, first + 1) + 1)]
+
+
+def points_svg(
+    title: str, points: Sequence[tuple[float, float, str, str]], labels: tuple[str, str]
+) -> str:
+    """Return an SVG plot of points, with a colour for each of at most three groups.
+
+    Args:
+        title: what it shows.
+        points: both values of each point, its title and the name of its group.
+        labels: what the horizontal and the vertical axis measure.
+
+    Example:
+        >>> points_svg("Loss and time", [(1.0, 2.0, "iteration 1", "front")], ("loss", "seconds")).count("<circle")
+        1
+    """
+    across, up = [x for x, *_ in points], [y for _, y, *_ in points]
+    groups = dict.fromkeys(group for *_, group in points)
+    colours = dict(zip(groups, (_SUGGESTED, _POLICY, _RECORDED), strict=False))
+    plot = _Plot(
+        title,
+        f"{len(points)} points: {labels[0]} and {labels[1]}.",
+        across=_ticks(min(across), max(across), whole=all(x == int(x) for x in across)),
+        up=_ticks(min(up), max(up)),
+        labels=labels,
+        legend=colours,
+    )
+    return plot.drawn(
+        [_Dot(plot.x(x), Estimate(y, y, y), text, colours[group]) for x, y, text, group in points]
+    )
 
 
 def frontier_svg(results: Sequence[PolicyResult], suggested: str = "") -> str:
@@ -191,12 +222,17 @@ def _frontier(plot: _Plot, dots: Sequence[_Dot]) -> Iterator[str]:
         )
 
 
-def reports_svg(reports: Sequence[tuple[str, Mapping[str, Json]]], judge: str) -> str:
-    """Return an SVG plot of the sensitivity and the specificity of a judge, a place for each report.
+def reports_svg(
+    reports: Sequence[tuple[str, Mapping[str, Json]]],
+    judge: str,
+    shares: Sequence[str] = ("sensitivity", "specificity"),
+) -> str:
+    """Return an SVG plot of two shares of a judge, a place for each report.
 
     Args:
         reports: a name, such as the time, and the report as JSON, in the order of the plot.
         judge: the judge, for the description.
+        shares: the keys of the shares. Default: those of a judge of single outputs.
 
     Example:
         >>> report = {"sensitivity": {"value": 0.9, "low": 0.8, "high": 0.95}, "specificity": {"why": "none"}}
@@ -204,26 +240,28 @@ def reports_svg(reports: Sequence[tuple[str, Mapping[str, Json]]], judge: str) -
         1
     """
     names = [name for name, _ in reports]
+    words = [share.replace("_", " ") for share in shares]
+    colours = dict(zip(words, (_POLICY, _SUGGESTED), strict=True))
     # Names of all reports would cover each other.
     shown = {0, len(names) - 1}
     places = [_Tick(n, escape(name) if n in shown else "") for n, name in enumerate(names)]
     plot = _Plot(
-        "Sensitivity and specificity over time",
+        f"{words[0].capitalize()} and {words[1]} over time",
         f"{len(reports)} reports of the judge {judge}, with 95 % intervals.",
         across=[_Tick(-0.5, ""), *places, _Tick(len(names) - 0.5, "")],
         up=_ticks(0.0, 1.0),
         labels=("time of the measurement", "share"),
-        legend=_SHARES,
+        legend=colours,
     )
     dots = []
     for place, (name, report) in enumerate(reports):
-        for number, (share, colour) in enumerate(_SHARES.items()):
-            row = report[share]
+        for number, share in enumerate(shares):
+            row, word = report[share], words[number]
             if "value" in row:
                 value = Estimate(row["value"], row["low"], row["high"])
-                text = f"{name}: {share} {value.value:.3f} [{value.low:.3f}, {value.high:.3f}]"
+                text = f"{name}: {word} {value.value:.3f} [{value.low:.3f}, {value.high:.3f}]"
                 x = plot.x(place) + _BESIDE * (number - 0.5)
-                dots.append(_Dot(x, value, text, colour))
+                dots.append(_Dot(x, value, text, colours[word]))
     return plot.drawn(dots)
 
 

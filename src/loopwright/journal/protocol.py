@@ -421,7 +421,7 @@ class RunInfo(Record):
         active: seconds during which a process ran it.
         epoch: how many times it was opened.
         iterations: the number of its iterations.
-        score: the best score, from 0 to 1.
+        score: the best score, from 0 to 1; of an evaluation of a data set, its mean score.
         usage: calls, tokens and dollars so far.
         owner: the process that runs it, as `HOST:PID`; empty if none does.
         queue: the queue that it was submitted to; empty for a run that a process started itself.

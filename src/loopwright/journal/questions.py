@@ -486,13 +486,8 @@ def _check_fields(question: Question, reply: Mapping[str, Json]) -> None:
 
 
 def _wrong_form(question: Question, reply: Json) -> ConfigurationError:
+    numbers = ", ".join(str(one["number"]) for one in question.request.get("candidates", ()))
     return ConfigurationError(
         f"{question.path}: {codec.text_of(reply)[:80]!r} is not an answer to this question; "
-        f"use {_EXAMPLES[question.kind]}{_numbers(question)}"
+        f"use {_EXAMPLES[question.kind]}{numbers and f': {numbers}'}"
     )
-
-
-def _numbers(question: Question) -> str:
-    """Return the numbers of the candidates that a person chooses from."""
-    numbers = [str(one["number"]) for one in question.request.get("candidates", ())]
-    return f": {', '.join(numbers)}" if numbers else ""

@@ -14,10 +14,9 @@ from the counts alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from ..records import Iteration
-from ..records.codec import Json
 
 __all__ = ["StrategyCount", "Tried", "counted", "order_of", "tried_in"]
 
@@ -60,41 +59,29 @@ class StrategyCount:
         """The successes and failures."""
         return self.successes + self.failures
 
-    def to_json(self) -> dict[str, Json]:
-        """Return the count as a JSON object, from which `StrategyCount(**data)` makes it again."""
-        return asdict(self)
 
-
-def tried_in(iterations: Iterable[Iteration], baseline: float | None = None) -> list[Tried]:
+def tried_in(iterations: Iterable[Iteration]) -> list[Tried]:
     """Return the chains of a run that have a strategy, in order.
 
     Args:
         iterations: the records of the run.
-        baseline: the value of the evaluation of the input. Default: there is none.
     """
     chains: dict[int, list[Iteration]] = {}
     for item in iterations:
         chains.setdefault(item.chain, []).append(item)
-    best, tried = baseline, []
+    best, tried = None, []
     for number in sorted(chains):
         items = chains[number]
-        top = max((value for item in items if (value := _value(item)) is not None), default=None)
+        top = max((item.standing for item in items if item.standing is not None), default=None)
         success = top is not None and (best is None or top > best)
         best = top if success else best
         usd, seconds = sum(i.usage.usd for i in items), sum(i.seconds for i in items)
         tried.append(Tried(items[0].strategy, success, usd, seconds))
-    # Any first chain is better than nothing, so without a baseline it is a success only if no later one improves on
-    # it. Otherwise the strategy that comes first would always stay first.
-    if baseline is None and any(one.success for one in tried[1:]):
+    # Any first chain is better than nothing, so it is a success only if no later one improves on it. Otherwise the
+    # strategy that comes first would always stay first.
+    if any(one.success for one in tried[1:]):
         tried[0] = replace(tried[0], success=False)
     return [one for one in tried if one.strategy]
-
-
-def _value(item: Iteration) -> float | None:
-    """Return the number that orders an iteration, or its verdict as 1 or 0; None if it cannot be the best."""
-    if not item.eligible:
-        return None
-    return item.rank if item.rank is not None or item.passed is None else float(item.passed)
 
 
 def counted(runs: Iterable[Sequence[Tried]]) -> dict[str, StrategyCount]:

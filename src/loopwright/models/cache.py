@@ -28,8 +28,12 @@ from .call import ModelAttempt
 from .protocol import Request
 from .registry import Models
 
-__all__ = ["CachedReply", "Caching", "ReplyCache", "draw_of"]
+__all__ = ["NEVER_KEPT", "CachedReply", "Caching", "ReplyCache", "draw_of"]
 
+NEVER_KEPT = (
+    "because its temperature is not 0 and there is no seed; set temperature: 0, seed, or cache: {where: store, "
+    "sampling: true}"
+)
 FORMAT = 1  # of the key, and of what is kept
 _WHERE = ("run", "store", "off")
 # The ID of a case is passed over: it may have any form.
@@ -101,6 +105,10 @@ class Caching:
         if not isinstance(self.scope, Mapping):
             raise ConfigurationError(f"cache: scope: {self.scope!r:.80} is not an object of values")
 
+    def keeps(self, temperature: float | None, settings: Mapping[str, Json]) -> bool:
+        """Return whether replies to calls with these settings can be kept."""
+        return temperature == 0 or settings.get("seed") is not None or self.sampling
+
     @classmethod
     def of(cls, value: Json) -> Caching:
         """Return the settings of a word, or of a mapping. Raises ConfigurationError."""
@@ -130,14 +138,10 @@ class ReplyCache:
         caching, draw = Caching.of(setting), draw_of(request.path)
         if caching.where == "off" or draw is None:
             return None
-        if request.temperature == 0 or request.extra.get("seed") is not None or caching.sampling:
+        if caching.keeps(request.temperature, request.extra):
             return cls(caching, draw, models, ctx, ctx.run.resources["call_cache"])
         if request.cache is not None:
-            ctx.warn(
-                f"no reply of {request.model} is kept, because its temperature is not 0 and there is no seed; set "
-                "temperature: 0, seed, or cache: {where: store, sampling: true}",
-                code="cache_unused",
-            )
+            ctx.warn(f"no reply of {request.model} is kept, {NEVER_KEPT}", code="cache_unused")
         return None
 
     def key(self, request: Request) -> str:
@@ -218,27 +222,17 @@ class CachedReply(ModelAttempt):
     reports = False
 
     def __init__(self, attempt: ModelAttempt, data: dict[str, Json]) -> None:
-        self.name = "kept reply"  # limits of its model do not apply
-        self.attempt = attempt
+        vars(self).update(vars(attempt))
+        self.name, self._reserved = "kept reply", NOTHING  # limits of its model do not apply
         self.data = data
-
-    def reserve(self, value: Json) -> Usage:
-        """Return nothing."""
-        del value
-        return NOTHING
-
-    @property
-    def asks(self) -> Json:
-        """The request for the journal."""
-        return self.attempt.asks
 
     async def act(self, value: Json, ctx: Context) -> Json:
         """Return the reply, and write it to the transcript."""
         del value
         ctx.spend(Usage(cached=1, saved=Usage.from_json(self.data["saved"]).usd))
-        if (listener := self.attempt.on_text) is not None:
-            listener(self.data["text"])
-        if self.attempt.target:
-            self.data["target"] = self.attempt.target
-        self.attempt.write_transcript(ctx, NOTHING, reply=self.data)
+        if self.on_text is not None:
+            self.on_text(self.data["text"])
+        if self.target:
+            self.data["target"] = self.target
+        self._write_transcript(ctx, NOTHING, reply=self.data)
         return self.data

@@ -616,7 +616,7 @@ class ModelAttempt(Leaf):
         except asyncio.CancelledError:
             error = ModelError("cut off by a deadline or a cancel", kind="cancelled")
             # A cancelled request may be billed; its real cost stays unknown.
-            self.write_transcript(ctx, reserved.at_most(), failure=error)
+            self._write_transcript(ctx, reserved.at_most(), failure=error)
             raise
         except Exception as error:  # a user's own model may raise anything
             failure = model_error_of(error) if isinstance(error, StepError) else None
@@ -629,7 +629,7 @@ class ModelAttempt(Leaf):
             if self.request.tools or not (
                 self.judge and failure.kind == "malformed" and failure.partial
             ):
-                self.write_transcript(ctx, ctx.spent, failure=failure)
+                self._write_transcript(ctx, ctx.spent, failure=failure)
                 self.failure = await self._keep(failure, ctx)
                 raise failure from None
             # `parts` says which reply of a script it was, for a resume.
@@ -641,7 +641,7 @@ class ModelAttempt(Leaf):
         if len(reply.tool_calls) > self.request.max_tool_calls:
             failure = too_many_calls(self.request, len(reply.tool_calls))
             failure.usage, failure.parts = spent, reply.parts
-            self.write_transcript(ctx, spent, failure=failure)
+            self._write_transcript(ctx, spent, failure=failure)
             self.failure = await self._keep(failure, ctx)
             raise failure
         self.whole = reply.finish in ("stop", "tool_calls")
@@ -649,7 +649,7 @@ class ModelAttempt(Leaf):
         data = {**reply.to_json(), "usage": spent.to_json(), "request": self._settings()}
         if self.target:
             data["target"] = self.target
-        self.write_transcript(ctx, spent, reply=data)
+        self._write_transcript(ctx, spent, reply=data)
         return data
 
     def _reported(self, reply: Reply, ctx: Context) -> Usage:
@@ -706,10 +706,9 @@ class ModelAttempt(Leaf):
         await self.outer.call(name, FailureFacts(facts))
         return RecordedFailure(failure, facts.get("retry_at"), facts.get("too_long", False))
 
-    def write_transcript(
+    def _write_transcript(
         self, ctx: Context, spent: Usage, *, reply: Json = None, failure: ModelError | None = None
     ) -> None:
-        """Pass the attempt with its reply or failure to the transcript."""
         request = self.request
         record = {
             "path": request.path,

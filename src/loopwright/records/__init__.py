@@ -17,9 +17,9 @@ from .history import (
     Origin,
     agents_history,
     begin_at,
-    dominates,
     latest_kept,
     origin_of,
+    undominated,
 )
 from .iteration import (
     NOTHING,
@@ -74,7 +74,6 @@ __all__ = [
     "by_purpose",
     "case_path",
     "case_segment",
-    "dominates",
     "exceeds",
     "failure_of",
     "is_judging",
@@ -86,5 +85,6 @@ __all__ = [
     "own",
     "own_json",
     "reaches",
+    "undominated",
     "viewed",
 ]

@@ -446,8 +446,8 @@ def in_flow(message: str, values: Iterable[Json]) -> str:
     return message
 
 
-def integer(name: str, value: object, *, minimum: int) -> int:
-    """Return `value` as an integer of at least `minimum`.
+def integer(name: str, value: object, *, minimum: int, maximum: int | None = None) -> int:
+    """Return `value` as an integer of at least `minimum` and at most `maximum`.
 
     Raises:
         ConfigurationError: for any other value; names the field and the range.
@@ -458,6 +458,10 @@ def integer(name: str, value: object, *, minimum: int) -> int:
     _check_size(name, value)
     if value < minimum:
         raise ConfigurationError(f"{name}: {value!r} is too small; give at least {minimum}")
+    if maximum is not None and value > maximum:
+        raise ConfigurationError(
+            f"{name}: {value} is above the ceiling of {maximum}; use at most {maximum}"
+        )
     return value
 
 

@@ -287,7 +287,7 @@ def measured(item: Iteration, separator: str = ", ") -> str:
     if item.measures:
         tested = f" ({text})" if (text := confirmed(item)) else ""
         return separator.join(
-            one_line(str(measure)) + (tested if measure.objective else "")
+            one_line(str(measure)) + (tested if measure is item.objective else "")
             for measure in item.measures
         )
     metrics = {} if item.evaluation is None else item.evaluation.metrics

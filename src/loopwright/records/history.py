@@ -73,14 +73,21 @@ class Iterations(list[Iteration]):
         return self.columns
 
 
-def dominates(one: Sequence[float], other: Sequence[float]) -> bool:
-    """Return whether values are nowhere worse than others and somewhere better.
-
-    >>> dominates([2.0, 1.0], [1.0, 1.0]), dominates([1.0, 1.0], [1.0, 1.0])
-    (True, False)
-    """
+def _dominates(one: Sequence[float], other: Sequence[float]) -> bool:
+    """Return whether values are nowhere worse than others and somewhere better."""
     pairs = list(zip(one, other, strict=True))
     return all(a >= b for a, b in pairs) and any(a > b for a, b in pairs)
+
+
+def undominated(rows: Sequence[Sequence[float]]) -> list[int]:
+    """Return the places of the rows that no other row dominates.
+
+    >>> undominated([[2.0, 1.0], [1.0, 1.0], [0.0, 3.0]])
+    [0, 2]
+    """
+    return [
+        place for place, row in enumerate(rows) if not any(_dominates(other, row) for other in rows)
+    ]
 
 
 def _marked(mark: _Mark, place: int, item: Iteration) -> _Mark:
@@ -337,17 +344,14 @@ class History(Record, Sequence[Iteration[In, Out]], Generic[In, Out]):
             for item in self
             if item.sound
         ]
-        names = {name for _, ranks in rows for name in ranks}
+        names = sorted({name for _, ranks in rows for name in ranks})
         complete = [
-            (item, [r[n] for n in sorted(names)]) for item, r in rows if len(r) == len(names)
+            (item, [ranks[name] for name in names])
+            for item, ranks in rows
+            if len(ranks) == len(names)
         ]
-        if len(names) < 2:
-            return []
-        return [
-            item
-            for item, row in complete
-            if not any(dominates(other, row) for _, other in complete)
-        ]
+        places = undominated([row for _, row in complete]) if len(names) > 1 else []
+        return [complete[place][0] for place in places]
 
     @property
     def latest_eligible(self) -> Iteration[In, Out] | None:

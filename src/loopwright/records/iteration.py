@@ -143,11 +143,12 @@ class Usage(Value):
 
 
 NOTHING = Usage()
-_JUDGING = re.compile(
+# Texts, because few runs judge at a cost or have cases, and expressions take time to compile at the start.
+_JUDGING = (
     r"(?:^|/)(?:(?:[0-9]+/(?:candidate-[0-9]+/)?|cases/s[0-9]+/[^/]+/(?:repeat-[0-9]+/)?)(?:evaluate|until|confirm|choice)"
     r"|rejudge/[0-9]+)(?:/|$)"
 )
-_CASE = re.compile(r"(?:^|/)cases/s[0-9]+/[^/]+(?:/repeat-[0-9]+)?")
+_CASE = r"(?:^|/)cases/s[0-9]+/[^/]+(?:/repeat-[0-9]+)?"
 
 
 def is_judging(path: str) -> bool:
@@ -158,7 +159,7 @@ def is_judging(path: str) -> bool:
     >>> is_judging("refine/2/candidate-3/evaluate")
     True
     """
-    return _JUDGING.search(path) is not None
+    return re.search(_JUDGING, path) is not None
 
 
 def case_path(path: str) -> str:
@@ -167,7 +168,7 @@ def case_path(path: str) -> str:
     >>> case_path("answers/cases/s0003/c12/repeat-2/evaluate/attempt-1")
     'answers/cases/s0003/c12/repeat-2'
     """
-    end = max((found.end() for found in _CASE.finditer(path)), default=0)
+    end = max((found.end() for found in re.finditer(_CASE, path)), default=0)
     return path[:end]
 
 
@@ -300,6 +301,7 @@ class Candidate(Value):
         usage: calls, tokens and dollars.
         seconds: active seconds.
         path: the place of its steps in the run.
+        combined: a step made it of the others.
 
     Example:
         >>> Candidate(2, "lost", score=0.4).to_json()["state"]
@@ -317,26 +319,26 @@ class Candidate(Value):
     usage: Usage = NOTHING
     seconds: float = 0.0
     path: str = ""
+    combined: bool = False
 
-    def to_json(self) -> Json:
+    def to_json(self) -> dict[str, Json]:
         """Return the candidate as a JSON object without empty fields."""
-        data: dict[str, Json] = {"number": self.number, "state": self.state}
-        for name in ("score", "passed", "vary"):
-            if (value := getattr(self, name)) is not None:
-                data[name] = value
-        if self.metrics:
-            data["metrics"] = dict(self.metrics)
-        if self.feedback:
-            data["feedback"] = self.feedback
-        if self.error is not None:
-            data["error"] = self.error.to_json()
-        if self.usage:
-            data["usage"] = self.usage.to_json()
-        if self.seconds:
-            data["seconds"] = round(self.seconds, 6)
-        if self.path:
-            data["path"] = self.path
-        return data
+        given = {name: getattr(self, name) for name in ("score", "passed", "vary")}
+        said = {
+            "metrics": dict(self.metrics),
+            "feedback": self.feedback,
+            "error": self.error and self.error.to_json(),
+            "usage": self.usage and self.usage.to_json(),
+            "seconds": round(self.seconds, 6),
+            "path": self.path,
+            "combined": self.combined,
+        }
+        return {
+            "number": self.number,
+            "state": self.state,
+            **{name: value for name, value in given.items() if value is not None},
+            **{name: value for name, value in said.items() if value},
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> Candidate:

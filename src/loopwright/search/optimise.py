@@ -15,7 +15,7 @@ from .._extras import require
 from ..engine.plan import Plan
 from ..engine.step import FunctionStep, digest_of
 from ..errors import ConfigurationError, ReplayMismatch, StepError, nearest
-from ..records import MINIMISE, Candidate, Iteration, codec
+from ..records import Candidate, Iteration, codec
 from ..records.codec import Json
 from ..records.typed import Value
 from .optimisers import OPTIMISERS, Evolution, Parameters, Study, Trial
@@ -249,19 +249,12 @@ class Proposals:
 def _trial(parameters: Parameters, row: Candidate | Iteration, loop_run: LoopRun) -> Trial:
     """Return what an optimiser is told of a candidate."""
     judged = row if isinstance(row, Candidate) else row.evaluation
-    metrics = loop_run.loop.measured
-    if (
-        judged is None
-        or row.error is not None
-        or getattr(row, "state", "") in ("stopped", "skipped")
-    ):
+    metrics, ended = loop_run.loop.measured, getattr(row, "state", "") not in ("stopped", "skipped")
+    if judged is None or row.error is not None or not ended:
         return Trial(parameters, None)
     if metrics is not None and metrics.objective:
-        value = judged.metrics.get(metrics.objective)
-        least = metrics.metrics[metrics.objective].direction == MINIMISE
+        rank = metrics.rank(judged.metrics)
         # A measurement without a value and without an error was stopped early, or its command failed.
-        return Trial(parameters, value if least or value is None else -value, pruned=value is None)
-    score = judged.score
-    if score is None and judged.passed is not None:
-        score = float(judged.passed)
-    return Trial(parameters, None if score is None else -score)
+        return Trial(parameters, None if rank is None else -rank, pruned=rank is None)
+    score = judged.passed if judged.score is None else judged.score
+    return Trial(parameters, None if score is None else -float(score))

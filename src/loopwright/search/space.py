@@ -83,9 +83,9 @@ def _parameter(name: str, fields: Json) -> Parameter:
     items: dict[str, Any] = dict(fields) if isinstance(fields, Mapping) else {}
     log = items.pop("log", False)
     kind, values = next(iter(items.items()), ("", None))
-    known = len(items) == 1 and kind in _KINDS
     if (
-        not known
+        len(items) != 1
+        or kind not in _KINDS
         or not isinstance(values, list | tuple)
         or type(log) is not bool
         or (log and kind == "choice")

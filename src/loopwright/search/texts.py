@@ -151,8 +151,10 @@ class Gepa(CompositeStep[object, "dict[str, str]"]):
             return answer.result()
 
         def evaluated(batch: Sequence[Case], texts: dict[str, str], capture_traces: bool) -> Any:
-            cases = [(f"call-{next(numbers):04}", case) for case in batch]
-            rows = ask(partial(self._evaluated, ctx, cases, texts))
+            jobs = [
+                partial(self._case, ctx, f"call-{next(numbers):04}", case, texts) for case in batch
+            ]
+            rows = ask(partial(run_all, jobs, AT_ONCE, count=ctx.run.count))
             outputs = [row["Generated Outputs"] for row in rows]
             return EvaluationBatch(outputs, [row.pop("score") for row in rows], rows)
 
@@ -209,12 +211,6 @@ class Gepa(CompositeStep[object, "dict[str, str]"]):
         return Result(
             Status.SATISFIED, Reason.COMPLETED, detail, found.best_candidate, name=self.name
         )
-
-    async def _evaluated(
-        self, ctx: Context, cases: Sequence[tuple[str, Case]], texts: dict[str, str]
-    ) -> list[dict[str, Any]]:
-        jobs = [partial(self._case, ctx, name, case, texts) for name, case in cases]
-        return await run_all(jobs, AT_ONCE, count=ctx.run.count)
 
     async def _case(
         self, ctx: Context, name: str, case: Case, texts: dict[str, str]

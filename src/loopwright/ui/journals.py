@@ -7,7 +7,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -19,6 +19,7 @@ from ..journal import Journal, RunInfo
 from ..journal.open import open_journal
 from ..journal.protocol import FileStore, shown_url
 from ..journal.questions import runs_of_schedule
+from ..records.codec import Json
 
 DEFAULT = "sqlite:.loopwright/runs.db"
 MAX_ROWS = 1_000_000  # of a list
@@ -133,10 +134,19 @@ def files_line(action: str, run_id: str, folder: Path, *words: str) -> str:
     return shlex.join(line)
 
 
+def resume_command(source: Mapping[str, Json], run_id: str, url: str, *options: str) -> str:
+    """Return the command line that resumes a run of a source: of an evaluation, with its document and its options."""
+    # A limit is raised by `resume` only.
+    if "eval" in source and "file" in source and options[:1] in ((), ("--in-doubt",)):
+        file = os.path.relpath(source["file"])
+        return command_line("eval", "", url, file, "--resume", run_id, *options)
+    return command_line("resume", run_id, url, *options)
+
+
 def resume_line(info: RunInfo, url: str, *options: str) -> str:
     """Return the command line that resumes a run, or the line of Python if only its program has the step."""
     if has_step(info):
-        return command_line("resume", info.run_id, url, *options)
+        return resume_command(info.source, info.run_id, url, *options)
     names = [option.removeprefix("--").replace("-", "_") for option in options[::2]]
     values = [value if value[:1].isdigit() else repr(value) for value in options[1::2]]
     raised = "".join(f", {name}={value}" for name, value in zip(names, values, strict=True))

@@ -134,6 +134,9 @@ class _Tree:
             self._starts[path] = entry
             self._refused(entry)
             self._effect(self._node(path), entry, None)
+        elif entry.kind == "finished" and (pair := _PAIR.fullmatch(path)):
+            self._node(f"{path}/ab").name = "{} before {}".format(*pair.groups())
+            self._node(f"{path}/ba").name = "{} before {}".format(*pair.groups()[::-1])
         elif entry.kind in ("finished", "cut") and not self._is_hidden(entry):
             self._effect(self._node(path), self._starts.get(path), entry)
         elif entry.kind == "iteration" and isinstance(entry.value, Iteration):
@@ -143,6 +146,7 @@ class _Tree:
             for one in entry.value.candidates:
                 node = self._node(one.path)
                 node.kind, node.name, node.status = "candidate", str(one.number), one.state
+                node.name += " (combination)" if one.combined else ""
                 said = one.feedback if one.error is None else one.error.message
                 node.text = " ".join(
                     filter(None, [texts.score(one.score), _short(one.vary), _short(said)])
@@ -326,6 +330,46 @@ class _Tree:
         node.parts = [("Command", words), ("Result", value)]
 
 
+def duel_of(entries: Iterable[Entry], path: str) -> list[dict[str, Json]]:
+    """Return both answers of the duel in the iteration at a path, or [].
+
+    Each has the numbers of the candidates that were shown `first` and `second`, the `winner` (`first`, `second`,
+    `tie`, or None if it could not be read), the number of that `candidate`, and the reason as `why`.
+    """
+    inside = [e for e in entries if e.kind == "finished" and e.path.startswith(f"{path}/choice/")]
+    found = next(((e, match) for e in inside if (match := _PAIR.fullmatch(e.path))), None)
+    if found is None:
+        return []
+    note, pair = found[0], [int(number) for number in found[1].groups()]
+    return [
+        {
+            "first": shown[0], "second": shown[1], "winner": note.value[order],
+            "candidate": dict(zip(("first", "second"), shown, strict=True)).get(note.value[order]),
+            "why": next((_reason(e.value) for e in reversed(inside) if f"{note.path}/{order}" in e.path), ""),
+        }
+        for order, shown in (("ab", pair), ("ba", pair[::-1]))
+    ]  # fmt: skip
+
+
+def answer_of(answer: Mapping[str, Json]) -> str:
+    """Return an answer of a duel in words, as `1 before 2: candidate 1, it names the year`."""
+    said = f"candidate {answer['candidate']}" if answer["candidate"] else answer["winner"]
+    why = texts.one_line(answer["why"])
+    return (
+        f"{answer['first']} before {answer['second']}: {said or 'unreadable'}{why and f', {why}'}"
+    )
+
+
+def _reason(value: Json) -> str:
+    """Return the reason in an answer about a pair: of a function, or in the reply of a model."""
+    with contextlib.suppress(ValueError, LookupError, TypeError):
+        value = json.loads(value["text"])
+    return (
+        str(value.get("reason") or value.get("feedback") or "") if isinstance(value, dict) else ""
+    )
+
+
+_PAIR = re.compile(r".+/choice/pair-(\d+)-(\d+)")
 _CALL = re.compile(r"/round-\d+/call-\d+$")
 _ROUND = re.compile(r"/round-(\d+)/attempt-\d+$")
 _LISTING = re.compile(r"servers/[^/]+/tools-\d+")

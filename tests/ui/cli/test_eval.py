@@ -253,6 +253,7 @@ def test_a_killed_evaluation_continues_with_its_settings(project: Project) -> No
     assert "--resume: k is not an evaluation of other.yaml" in refused.err
     running = project.call("show", "k")
     assert running.out.startswith("answers")
+    assert "eval answers.yaml --resume k" in running.out + running.err
     done = evaluated(project, "--resume", "k", "--in-doubt", "rerun")
     assert done.code == 0, done
     assert "40 cases × 1 · 2 at a time" in done.out  # noqa: RUF001

@@ -45,6 +45,15 @@ def test_rows_have_the_value_its_unit_and_its_change(tuned: Project) -> None:
     assert "-4.5" in rows[1]
 
 
+def test_a_run_without_a_better_iteration_says_so(project: Project) -> None:
+    """With a baseline that nothing beats, the last line says that no iteration was accepted."""
+    text = DOCUMENT.replace("      max", "      baseline: true\n      max")
+    (project.folder / "tune.yaml").write_text(text.replace("s/2/4.5/", "s/1/1/"))
+    # The evaluator measures the input, 0, and then 9 and higher.
+    ended = project.call("run", "tune.yaml", "--yes", "--input", "0")
+    assert ended.code == 3 and "accepted: no iteration" in ended.out
+
+
 def test_json_has_the_measures(tuned: Project) -> None:
     """The rows, the loop and the run have them; other members are unchanged."""
     data = json.loads(tuned.call("show", "last", "--json").out)

@@ -122,6 +122,25 @@ def test_an_evaluation_that_failed_has_its_cases_so_far(evaluated: Server) -> No
     assert "Score none" in evaluated.ask("/runs/few")[1]
 
 
+def test_the_list_has_the_mean_score_of_an_evaluation(evaluated: Server) -> None:
+    """Also in the order by score; an evaluation that failed has none."""
+    shown = json.loads(call(evaluated.folder, "runs", "--sort", "score", "--json").stdout)["runs"]
+    assert [(row["run_id"], row["score"]) for row in shown] == [
+        ("base", 0.992), ("next", pytest.approx(238 / 243)), ("few", None),
+    ]  # fmt: skip
+
+
+def test_the_report_of_an_evaluation_can_be_read(evaluated: Server) -> None:
+    """The score, the histogram, the counts, and the cases that did not pass first; it says that nothing is compared."""
+    text = evaluated.ask("/runs/next/export/html")[1]
+    for shown in ("Score 0.979", "Cases by score", "7 errored", "Not compared with base"):
+        assert shown in text
+    assert text.index("<b>c011</b>") < text.index("<b>c001</b>")
+    assert text.count('<details class="iteration-detail">') == CASES
+    assert "<b>11</b>" not in text
+    assert '"mean"' not in text
+
+
 def test_a_deleted_baseline_is_no_reason_to_show_nothing(evaluated: Server) -> None:
     """The cases are shown without a comparison."""
     shown = cases(evaluated, "baseline=gone")

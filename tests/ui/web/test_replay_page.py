@@ -23,6 +23,10 @@ steps:
       evaluate: {judge: It is exact.}
       until: [{score_at_least: 0.9}, {max_iterations: 4}]
 """
+PROGRAM = """\
+from loopwright import pair_judge
+duel = pair_judge("Which title is more exact?", model="openai:any")
+"""
 QUERY = (
     "runs=name:titles&until=[{score_at_least:+0.6},+{max_iterations:+4}]%0A[{max_iterations:+2}]"
 )
@@ -34,7 +38,7 @@ def verdict(score: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The page of a folder with five recorded runs and two measurements."""
+    """The page of a folder with five recorded runs and three measurements, the last of pairs."""
     folder = tmp_path_factory.mktemp("insight")
     (folder / "titles.yaml").write_text(DOCUMENT, "utf-8")
     cases = [{"id": f"c{n}", "output": f"text {n}", "label": n % 2 == 0} for n in range(4)]
@@ -51,6 +55,18 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Any:
             "replies.json", "--run-id", run_id,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
+    (folder / "duels.py").write_text(PROGRAM, "utf-8")
+    pairs = [
+        {"id": f"p{n}", "first": f"a {n}", "second": f"b {n}", "label": "first"} for n in range(2)
+    ]
+    (folder / "pairs.jsonl").write_text("\n".join(map(json.dumps, pairs)), "utf-8")
+    always = {"json": {"winner": "first", "reason": "r"}}
+    (folder / "replies.json").write_text(json.dumps([{"replies": [always] * 4}]), "utf-8")
+    done = call(
+        folder, "measure", "judge", "duels:duel", "--pairs", "pairs.jsonl", "--replies", "replies.json",
+        "--run-id", "pairs",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
     with serving(folder) as server:
         yield server
 
@@ -87,13 +103,18 @@ def test_the_form_compares_policies(browser: Any, recorded: Server, width: int) 
 def test_reports_of_judges_over_time(browser: Any, recorded: Server, width: int) -> None:
     """A row for each measurement, newest first, with intervals and the reason where there is none."""
     page = opened(browser, recorded, "/judges", width)
-    rows = page.locator("table.reports tbody tr")
+    rows = page.locator("table.reports:not(.of-pairs) tbody tr")
     assert rows.count() == 2
     assert "bench-b" in rows.nth(0).text_content()
     assert "too few: 4 of 100 cases" in rows.nth(0).text_content()
-    assert page.locator("figure.plot circle").count() == 4
+    assert page.locator("figure.plot circle").count() == 6
+    assert page.locator(".of-pairs tbody td").all_inner_texts() == [
+        "Which title is more exact?", "2", "0.000 [0.000, 0.658]", "0.000 [0.000, 0.658]", "1.000 [0.342, 1.000]",
+        "1.000 [0.342, 1.000]", "0",
+    ]  # fmt: skip
     # No column is cut, so that nobody has to scroll for the advice.
-    assert page.locator(".scroll").evaluate("(one) => one.scrollWidth <= one.clientWidth")
+    for scrolled in page.locator(".scroll").all():
+        assert scrolled.evaluate("(one) => one.scrollWidth <= one.clientWidth")
     accessible(page)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     if folder := os.environ.get("LOOPWRIGHT_SCREENSHOTS"):
@@ -124,8 +145,9 @@ def test_the_figures_are_json_too(recorded: Server) -> None:
     assert shown == printed
     status, text = recorded.ask("/judges/json")
     reports = json.loads(text)["reports"]
-    assert [row["run_id"] for row in reports] == ["bench-b", "bench-a"]
-    assert reports[0]["confusion"]["tn"] == 2
+    assert [row["run_id"] for row in reports] == ["pairs", "bench-b", "bench-a"]
+    assert reports[0]["turned"] == ["p0", "p1"]
+    assert reports[1]["confusion"]["tn"] == 2
 
 
 @pytest.mark.parametrize(

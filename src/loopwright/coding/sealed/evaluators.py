@@ -394,7 +394,7 @@ def sealed_metric_of(
         fingerprint=digest_of("sealed metric", measurement.meaning, meaning),
         reports=False,
     )
-    step.words = runs.words
+    step.words, step.early = runs.words, measurement.early is not None
     before = [_gate(name, replace(runs, command=gate), options=options, cwd=cwd) for gate in gates]
     return repeated(step, repeats=repeats, take=take, gates=before)
 

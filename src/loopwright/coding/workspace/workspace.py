@@ -191,13 +191,12 @@ class Workspace:
                     f"workspace: link: {link!r} is outside the folder; use a path inside it"
                 )
 
-    @property
-    def fingerprint(self) -> str:
-        """Changes when another workspace would be made."""
-        return self.fingerprint_with("last")
-
     def fingerprint_with(self, refine_from: str) -> str:
-        """Return the fingerprint of earlier versions, in which it had the rule for the parent."""
+        """Return a digest that changes when another workspace would be made.
+
+        Args:
+            refine_from: the rule for the parent, which it had in earlier versions; `last` in others.
+        """
         # Without its places: they differ between machines.
         options = (
             self.kind, self.dirty, self.history, self.include, self.exclude, self.max_file, self.setup,

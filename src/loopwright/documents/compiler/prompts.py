@@ -430,6 +430,15 @@ def compile_settings(
     )
     if result is not None:
         compilation.project.asks.append((compilation.source.problem(at, ""), result))
+    if result is not None and result.cache is not None:
+        from ...models.cache import NEVER_KEPT, Caching  # few documents have one
+
+        caching = Caching.of(result.cache)
+        if caching.where != "off" and not caching.keeps(result.temperature, result.sampling):
+            what = f"no reply can be kept, {NEVER_KEPT}"
+            compilation.project.notes.append(
+                compilation.source.problem(at, what, code="cache_unused")
+            )
     return result
 
 

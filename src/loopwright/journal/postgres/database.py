@@ -685,13 +685,15 @@ class PostgresRuns(Database):
         # The plan was made from an earlier read without a lock.
         row = read_row(db.execute(_BY_KEY_LOCKED, (plan.row.key,)).fetchall()[0])
         latest = db.execute(_LATEST, (row.key,)).fetchone()
+        contents = Contents(self.new_content)
         rewind = rewound(
             plan,
             row,
             owners_of(db, [row.owner]).get(row.owner or 0),
             head=None if latest is None else latest[0],
-            contents=Contents(self.new_content),
+            contents=contents,
         )
+        self.keep_contents(db, [(row.key, content) for content in contents.waiting])
         db.execute(
             "INSERT INTO loopwright.entries(run,first,body,sum) VALUES(%s,%s,%s,%s)",
             (row.key, rewind.row.last, rewind.body, rewind.row.head),

@@ -427,13 +427,15 @@ class SqliteRuns(SqliteDatabase):
         """
         row = find_run(db, plan.row.info.run_id)
         latest = db.execute(_LATEST, (row.key,)).fetchone()
+        contents = Contents(self.new_content)
         rewind = rewound(
             plan,
             row,
             owner_at(db, row.owner, self.clocks.wall()),
             head=None if latest is None else latest[0],
-            contents=Contents(self.new_content),
+            contents=contents,
         )
+        self.keep_contents(db, self.filed(contents.waiting))
         values = (row.key, rewind.row.last, rewind.body, rewind.row.head)
         db.execute("INSERT INTO entries(run,first,body,sum) VALUES(?,?,?,?)", values)
         # Only the marks of the index are removed, the entries stay.

@@ -28,7 +28,7 @@ from ...records.codec import Json, text_of
 from ...records.redaction import last_frame
 from .. import formatting as texts
 from ..formatting import Signs
-from ..journals import command_line, files_line, resume_line, retry_line
+from ..journals import command_line, files_line, resume_command, resume_line, retry_line
 from ..rows import LINE_INPUT, Ending, Notice, Progress, Row, Shown, answers_of
 from ..run_summary import (
     TREES,
@@ -216,6 +216,8 @@ def ending_text(result: Result, status: str = "", *, scripted: bool = False) -> 
     if accepted is not None and accepted.objective is not None:
         value = f"{texts.one_line(accepted.objective.name)} {texts.rated(accepted)}"
         facts.append(f"accepted: iteration {accepted.number} with {value}")
+    elif any(one.best is None and one.history and one.history[-1].accepted is False for one in loops):
+        facts.append("accepted: no iteration")
     elif best is not None and best.score is not None and result.reason is not Reason.CONDITION_MET:
         facts.append(f"best: iteration {best.number} with {texts.score(best.score)}")
     if result.reported_score is not None:
@@ -669,6 +671,7 @@ def report_interruption(
     url: str,
     *,
     cause: str,
+    source: Mapping[str, Json],
     had_entries: bool = True,
     doubt: Sequence[str] = (),
 ) -> None:
@@ -681,7 +684,7 @@ def report_interruption(
         if output.as_json:
             output.write_json(result_json(result))
         output.write((ending_text(result, "interrupted"), "bold yellow"), wrap=True)
-        line = command_line("resume", result.run_id, url, *_rerun(doubt))
+        line = resume_command(source, result.run_id, url, *_rerun(doubt))
         output.note(f"recorded results are kept; resume: {line}")
         _report_doubt(doubt, output)
 

@@ -156,6 +156,7 @@ def perform(job: Job, output: Output) -> tuple[Result, list[Question]]:
                     output,
                     job.options.journal,
                     cause=signals.received,
+                    source=job.source.source,
                     had_entries=outcome.had_entries,
                     doubt=outcome.doubt,
                 )

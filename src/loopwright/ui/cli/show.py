@@ -73,7 +73,7 @@ from ..run_summary import (
     waiting_text,
     workspaces_of,
 )
-from ..trace import TraceNode, trace_of, walk
+from ..trace import TraceNode, answer_of, duel_of, trace_of, walk
 from .live import (
     ColumnWidths,
     continuation_line,
@@ -576,8 +576,10 @@ def _iteration(info: RunInfo, entries: list[Entry], loop: str, number: int, outp
     loops = iterations_of(entries)
     path = loop_of(info, loops, loop)
     item = iteration_of(path, loops[path], number, other_loops(loops, path, loop))
+    duel = duel_of(surviving(entries), f"{path}/{number}")
     if output.as_json:
-        output.write_json({"run_id": info.run_id, "loop": path, **item.to_json()})
+        more = {"duel": duel} if duel else {}
+        output.write_json({"run_id": info.run_id, "loop": path, **item.to_json(), **more})
         return
     row = Progress(info.source.get("bounds")).row(
         path, item, item_at(f"{path}/{number}", items_of_lists(entries))
@@ -608,6 +610,8 @@ def _iteration(info: RunInfo, entries: list[Entry], loop: str, number: int, outp
             output.write(
                 (f"tests that {title}: ", "dim"), texts.one_line(", ".join(names)), wrap=True
             )
+    for answer in duel:
+        output.write(("duel: ", "dim"), answer_of(answer), wrap=True)
     nodes = trace_of(surviving(entries), f"{path}/{number}", agent=_agent(info))
     for node in nodes:
         node.text = node.text.removesuffix(row.feedback).rstrip()

@@ -50,7 +50,14 @@ def watch(
             output.write_json(recorded_json(info, entries))
         elif interrupted:
             cause = "the end of its process"
-            report_interruption(result, output, journal, cause=cause, doubt=in_doubt(info, entries))
+            report_interruption(
+                result,
+                output,
+                journal,
+                cause=cause,
+                source=info.source,
+                doubt=in_doubt(info, entries),
+            )
         else:
             report_result(result, output, journal, open_questions(surviving(entries)), info=info)
         return INTERRUPTED if interrupted else result.status.exit_code

@@ -222,9 +222,10 @@ class EvaluationPage:
         scored: Scored,
         before: Scored | None,
         wanted: WantedCases,
-        baselines: Sequence[RunInfo],
+        baselines: Sequence[RunInfo] = (),
+        limit: int = PAGE,
     ) -> EvaluationPage:
-        """Return the wanted cases of an evaluation, whose view is that of its run."""
+        """Return at most `limit` of the wanted cases of an evaluation, whose view is that of its run."""
         earlier, rows = by_case(before), scored.rows
         found = chosen(rows, wanted, earlier, places_of(view, rows, wanted.search))
         places = {id(row): place for place, row in enumerate(rows)}
@@ -233,7 +234,7 @@ class EvaluationPage:
                 row, places[id(row)], case_json(row, reader(view)),
                 earlier.get((row.id, row.repeat, row.digest)), change_of(row, earlier),
             )
-            for row in found[wanted.offset : wanted.offset + PAGE]
+            for row in found[wanted.offset : wanted.offset + limit]
         ]  # fmt: skip
         now, then = histogram(rows), histogram(before.rows if before is not None else ())
         bars = [(f"{n / BINS:.1f} to {(n + 1) / BINS:.1f}", now[n], then[n]) for n in range(BINS)]

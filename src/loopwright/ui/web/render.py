@@ -25,6 +25,7 @@ from ...records.history import why
 from ...records.redaction import of_environment
 from .. import formatting as texts
 from ..rows import LINE_INPUT, SHORT, short
+from ..trace import answer_of
 
 MAX_DIFF = 200_000  # characters of a difference on a page and in a report
 
@@ -126,9 +127,11 @@ def _environment() -> Environment:
         auto_reload=False,
     )
     environment.filters |= {
+        "answer": answer_of,
         "line": lambda value: texts.one_line(str(value)),
         "score": texts.score,
         "measured": texts.measured,
+        "rated": texts.rated,
         "number": number_text,
         "why": why,
         "cost": texts.cost,

@@ -22,7 +22,7 @@ from .events import POLL_SECONDS, EventChannel, ServerEvent, Topic
 from .page import Page, main_loop
 from .render import macro
 from .routes_runs import number_in, run_in, wanted_in
-from .run_page import best_of, items_of, points_of, rows_of, run_of, steps_of
+from .run_page import best_of, items_of, measures_of, points_of, rows_of, run_of, steps_of
 
 KEEPALIVE_SECONDS = 15.0  # seconds between the comments that keep a silent stream open
 HEAD_GAP = 0.5  # seconds between updates of the effects in progress; faster changes cannot be read
@@ -188,7 +188,12 @@ def _loop_changes(view: RunView, loop: str, numbers: list[int]) -> dict[str, Jso
         [row.iteration.number, macro("line", row)]
         for row in rows_of(loop, marks, best, retries, items)
     ]
-    return {"rows": rows, "points": points_of(marks), "best": best, "count": len(outline)}
+    return {
+        "rows": rows,
+        "points": points_of(marks, measures_of(outline)),
+        "best": best,
+        "count": len(outline),
+    }
 
 
 async def _send_list_changes(page: Page, wanted: Wanted, channel: EventChannel) -> None:

@@ -25,7 +25,6 @@ from ...insight.comparing import Comparison
 from ...insight.comparing import compare as compare_runs
 from ...insight.report import reports_svg
 from ...journal import RunInfo
-from ...journal.views import RunView
 from ...records.codec import Json, text_of
 from ...records.redaction import of_environment
 from .. import formatting as texts
@@ -145,17 +144,18 @@ async def forked(page: Page, request: Request, fields: dict[str, Json]) -> dict[
     return {"go": f"/runs/{new_id}"}
 
 
-BENCH = "judge_bench"  # the name of measurements, `insight.judge_bench.BENCH`
-_MEASUREMENTS = {BENCH, "judge_pairs"}  # and of those of pairs, `insight.judge_pairs.PAIRS`
 MOST_REPORTS = 100
 _LONGEST = 2000  # characters of a field
+# The shares of reports by the name of their runs: `insight.judge_bench.BENCH` and `insight.judge_pairs.PAIRS`.
 _SHARES = {
-    "sensitivity": "Sensitivity",
-    "specificity": "Specificity",
-    "kappa": "Kappa",
-    "flip_rate": "Flip rate",
-    "icc": "icc",
-}
+    "judge_bench": {
+        "sensitivity": "Sensitivity", "specificity": "Specificity", "kappa": "Kappa", "flip_rate": "Flip rate", "icc": "icc",
+    },
+    "judge_pairs": {
+        "consistent_accuracy": "Consistent accuracy", "consistency": "Consistency", "flip_rate": "Flip rate",
+        "first_share": "Answers first",
+    },
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +216,7 @@ async def replay(page: Page, request: Request) -> Response:
         except LoopwrightError as error:
             # Beside the form, so that the person can correct a field.
             problem = sentence_of(error)
-    names = sorted({info.name for info in await page.records.journal.runs()} - _MEASUREMENTS)
+    names = sorted({info.name for info in await page.records.journal.runs()} - _SHARES.keys())
     plot = ""
     if report is not None:
         # Safe markup: `frontier_svg` escapes the titles of policies.
@@ -284,11 +284,15 @@ async def judges(page: Page, request: Request) -> Response:
     """The reports of measured judges over time."""
     del request
     rows = await _judges(page)
-    plots: dict[str, list[tuple[str, Mapping[str, Json]]]] = {}
+    plots: dict[tuple[str, str], list[tuple[str, Mapping[str, Json]]]] = {}
     for row in reversed(rows):
-        plots.setdefault(row.judge, []).append((texts.when(row.info.created), row.report))
+        one = (texts.when(row.info.created), row.report)
+        plots.setdefault((row.judge, row.info.name), []).append(one)
     # Safe markup: `reports_svg` escapes its texts. One plot for each judge, because its rates are its own.
-    drawn = [(judge, Markup(reports_svg(ones, judge))) for judge, ones in plots.items()]  # noqa: S704
+    drawn = [
+        (judge, Markup(reports_svg(ones, judge, list(_SHARES[name])[:2])))  # noqa: S704
+        for (judge, name), ones in plots.items()
+    ]
     return HTMLResponse(render("judges.html", rows=rows, shares=_SHARES, plots=drawn))
 
 
@@ -298,16 +302,16 @@ async def judges_json(page: Page, request: Request) -> Response:
     return JSONResponse({"reports": [row.to_json() for row in await _judges(page)]})
 
 
-def _ending(view: RunView) -> dict[str, Json] | None:
-    return view.ending()
-
-
 async def _judges(page: Page) -> list[JudgeRow]:
     journal = page.records.journal
-    infos = await journal.runs(name=BENCH, status="satisfied", limit=MOST_REPORTS)
+    infos = [
+        info
+        for name in _SHARES
+        for info in await journal.runs(name=name, status="satisfied", limit=MOST_REPORTS)
+    ]
     rows = []
-    for info in infos:
-        end = await page.records.with_view(info.run_id, _ending)
+    for info in sorted(infos, key=lambda info: -info.created):
+        end = await page.records.with_view(info.run_id, lambda view: view.ending())
         if end is not None and isinstance(end.get("output"), dict):
             rows.append(JudgeRow(info, end["output"]))
     return rows

@@ -44,6 +44,7 @@ from ..run_files import (
     unrecorded_files,
 )
 from ..run_summary import coding_of, handed_over, sessions_in, workspaces_of
+from ..trace import duel_of
 from .access import is_loop, is_run_id
 from .evaluation import EvaluationPage, WantedCases, by_case, reader, traced
 from .forms import QuestionForm, fields_of, form_of
@@ -53,6 +54,7 @@ from .run_page import (
     MAX_ENTRIES,
     Section,
     branch_of,
+    confirmation_of,
     inner_of,
     is_list,
     name_of,
@@ -361,9 +363,11 @@ async def iteration(page: Page, request: Request) -> Response:
             (view.iteration(loop, number - 1), []) if number > 1 else (None, view.effects(loop, 0))
         )
         green, red = turned_tests(before, item, start)
-        loops = inner_of(view, f"{loop}/{number}")
+        place = f"{loop}/{number}"
+        loops = inner_of(view, place)
+        duel = duel_of(view.effects(loop, number), place) if item.candidates else []
         return render(
-            "iteration.html", item=item, path=f"{loop}/{number}", loops=loops, green=green, red=red,
+            "iteration.html", confirmation=confirmation_of(item), duel=duel, item=item, path=place, loops=loops, green=green, red=red,
             files=files_text(item), files_url=f"/runs/{run_id}/files?{address}",
         )  # fmt: skip
 

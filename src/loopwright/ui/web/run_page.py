@@ -9,7 +9,9 @@ import base64
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from pathlib import Path
+from statistics import fmean
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -17,11 +19,13 @@ from markupsafe import Markup
 
 from ...conditions import UNITS
 from ...errors import LoopwrightError
+from ...insight.report import points_svg
 from ...journal import Entry, RunInfo, surviving
 from ...journal.replay import can_be_undone
 from ...journal.views import ENDING, EntriesView, LiveCall, LiveLines, Mark, RunView, enclosing
 from ...records import (
     Failure,
+    History,
     Iteration,
     Measure,
     Status,
@@ -48,6 +52,7 @@ from ..rows import (
 from ..run_files import run_files
 from ..run_summary import origin_of
 from ..trace import TraceNode, row_node, trace_of, walk
+from .evaluation import CasesCache, EvaluationPage, WantedCases
 from .events import RunProgress
 from .page import in_order, main_loop
 from .render import STATIC, PatchLine, cut, lines_of, readable, render
@@ -298,7 +303,7 @@ def _held_out(view: RunView) -> list[UsedPart]:
             value = complete.value
             figures = value.get("held_out") if isinstance(value, Mapping) else None
             for name, one in (figures or {}).items():
-                share, _, more = texts.held_out(one).partition(": ")
+                share, _, more = texts.held_out(one).partition(", ")
                 gap = one.get("gap")
                 label = "Held-out tests" if name == "tests" else f"Held-out {texts.one_line(name)}"
                 limit = more or ("" if gap is None else f"score gap {texts.score(gap)}")
@@ -331,20 +336,29 @@ HELD_OUT_ENTRIES = (
 
 
 ITEM = 120  # characters of an item
+METRICS = 5  # the place of the first metric in a point
 
 
-def points_of(marks: Iterable[Mark]) -> list[list[Json]]:
-    """Return the points of a loop's curves: number, score, US dollars, seconds.
+def measures_of(marks: Sequence[Mark]) -> dict[str, Measure]:
+    """Return a measure of each declared metric, the objective first."""
+    measures = [one for _, item in marks for one in item.measures]
+    # An iteration without a value of the objective has none.
+    objectives = [one for one in measures if one.objective]
+    return {one.name: one for one in [*objectives, *measures]}
 
-    With a metric its value follows, and whether the iteration was accepted.
-    """
+
+def points_of(marks: Iterable[Mark], metrics: Iterable[str]) -> list[list[Json]]:
+    """Return the points of a loop's curves: number, score, US dollars, seconds, whether it was accepted, metrics."""
     points = []
     for _, item in marks:
         score = item.score if item.eligible and item.accepted is None else None
-        points.append([item.number, score, item.usage.usd, round(item.seconds, 3)])
-        if item.accepted is not None:
-            objective = item.objective if item.eligible else None
-            points[-1] += [None if objective is None else objective.value, item.accepted]
+        values = {one.name: one.value for one in item.measures} if item.eligible else {}
+        points.append(
+            [
+                item.number, score, item.usage.usd, round(item.seconds, 3), item.accepted,
+                *(values.get(name) for name in metrics),
+            ]
+        )  # fmt: skip
     return points
 
 
@@ -431,19 +445,14 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """An iteration in the picture of parents: its place, that of its parent, and a word on its parent."""
+    """An iteration in the picture of parents: its place, and that of its parent."""
 
-    number: int
-    chain: int
+    item: Iteration
     x: float
     y: float
-    parent: str
     from_x: float | None
     from_y: float | None
     best: bool
-    accepted: bool | None
-    score: float | None
-    strategy: str
 
 
 _LANE, _STEP = 24, 26  # height of a chain and width of an iteration, in pixels
@@ -463,13 +472,70 @@ def _branches(marks: Sequence[Mark], best: int) -> list[Branch]:
         lane = chains.get(parent)
         made.append(
             Branch(
-                item.number, item.chain, item.number * across, item.chain * _LANE,
-                f"iteration {parent}" if parent else "the start",
+                item, item.number * across, item.chain * _LANE,
                 None if lane is None else parent * across, None if lane is None else lane * _LANE,
-                item.number == best, item.accepted, item.score, item.strategy,
+                item.number == best,
             )
         )  # fmt: skip
     return made
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """Points in a picture, which has a table of them."""
+
+    title: str
+    names: Sequence[str]
+    rows: Sequence[Sequence[Json]]
+    drawing: Markup
+
+
+def confirmation_of(item: Iteration) -> Points | None:
+    """Return the measurements of an iteration and of its base, then their means; None without several."""
+    record = (item.evaluation.details.get("confirm") if item.evaluation else None) or {}
+    names = {"this iteration": "candidate", "its base": "base"}
+    sides = {name: record[side] for name, side in names.items() if record.get(side)}
+    if item.objective is None or sum(map(len, sides.values())) < 2:
+        return None
+    points = [
+        (n, value, f"{name}, measurement {n}: {value:g}", name)
+        for name, values in sides.items()
+        for n, value in enumerate(values, start=1)
+    ]
+    verdict = "" if item.accepted else "not "
+    count = texts.plural(len(record["candidate"]), "measurement")
+    title = charts.confirmed(item) or f"{verdict}accepted, {count}"
+    rows = [[n, *row] for n, row in enumerate(zip_longest(*sides.values()), start=1)]
+    objective = item.objective.name
+    # Safe markup: `points_svg` escapes its texts.
+    drawing = Markup(points_svg(f"Measurements of {objective}", points, ("measurement", objective)))  # noqa: S704
+    means = ["mean", *map(fmean, sides.values())]
+    return Points(title.capitalize(), ["Measurement", *sides], [*rows, means], drawing)
+
+
+def _front(marks: Sequence[Mark]) -> Points | None:
+    """Return the iterations of a loop with several objectives, the front first; None for another loop."""
+    items = [item for _, item in marks if not item.explored]
+    front = History(items).front
+    if not front:
+        return None
+    best = {item.number for item in front}
+    names = [one.name for one in front[0].measures if one.objective]
+    rows: list[list[Any]] = [
+        [item.number, "yes" if item.number in best else "no", *values]
+        for item in items
+        if item.sound
+        and len(values := [one.value for one in item.measures if one.objective]) == len(names)
+    ]
+    rows = sorted(rows, key=lambda row: row[1], reverse=True)[:_BRANCHES]
+    points = [
+        (x, y, f"iteration {n}: {names[0]} {x:g}, {names[1]} {y:g}", "front" if own == "yes" else "others")
+        for n, own, x, y, *_ in rows
+    ]  # fmt: skip
+    title = f"Front: {len(best)} of {len(items)} iterations, which no other one beats in {' and '.join(names)} together"
+    # Safe markup: `points_svg` escapes its texts.
+    drawing = Markup(points_svg(f"{names[0]} and {names[1]}", points, (names[0], names[1])))  # noqa: S704
+    return Points(texts.one_line(title), ["Iteration", "Front", *names], rows, drawing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -485,6 +551,7 @@ class Section:
     points: list[list[Json]] = field(default_factory=list)
     chart: Chart | None = None
     branches: Sequence[Branch] = ()
+    front: Points | None = None
     inside: list[Section] = field(default_factory=list)
     limits: str = ""
     over_list: bool = False
@@ -512,8 +579,8 @@ def section_of(
     bounds = bounds_of_loop(loop, view.info, run_progress.changed(loop))
     live = view.info.status == "running"
     inside = inner_of(view, f"{loop}/{len(marks) + 1}", opened=True) if live else []
-    points = points_of(marks)
-    objective = next((item.objective for _, item in marks if item.objective is not None), None)
+    measures = measures_of(marks)
+    points = points_of(marks, measures)
     name = name_of(loop, view.info)
     noise = noise_text(run_progress.noise[name]) if name in run_progress.noise else ""
     chosen = [mark for mark in marks if mark[1].number == best] or marks[-1:]
@@ -530,7 +597,8 @@ def section_of(
         bounds=bounds,
         page=page_of(view, loop, marks, offset=offset, limit=len(marks) if all_rows else PAGE),
         points=points,
-        chart=_chart(points, bounds.get("threshold"), objective),
+        chart=_chart(points, bounds.get("threshold"), list(measures.values())),
+        front=_front(marks),
         branches=_branches(marks, best),
         inside=inside,
         limits=", ".join(filter(None, [limits_text(bounds), noise])),
@@ -648,20 +716,28 @@ def _hidden(marks: Iterable[Mark]) -> tuple[str, ...]:
 
 
 def _chart(
-    points: list[list[Json]], threshold: float | None, objective: Measure | None = None
+    points: list[list[Json]], threshold: float | None, metrics: Sequence[Measure]
 ) -> Chart | None:
     """Return the curves of a loop; none without two different values of what it optimises or costs."""
-    metric = texts.one_line(f"{objective.name}, {objective.unit}".rstrip(", ")) if objective else ""
     kinds = (
-        *([("metric", metric, 4, number_text, 0.0)] if metric else []),
-        ("score", "Score", 1, texts.score, 1.0),
+        ("score", "Score", 1, texts.score, 1.0),  # none with an objective
+        *(
+            (
+                f"metric-{n}",
+                texts.one_line(f"{one.name}, {one.unit}".rstrip(", ")),
+                METRICS + n,
+                number_text,
+                0.0,
+            )
+            for n, one in enumerate(metrics)
+        ),
         ("cost", "Cost, US dollars", 2, texts.money, 0.0),
         ("time", "Time", 3, texts.duration, 0.0),
     )
     drawn: list[tuple[str, str]] = []
     label, drawing = "", ""
     for kind, title, place, shown, top in kinds:
-        values = [(p[0], p[place]) for p in points if len(p) > place and p[place] is not None]
+        values = [(p[0], p[place]) for p in points if p[place] is not None]
         # A constant is no curve, and times alone say nothing of what a loop reached.
         if len({value for _, value in values}) < 2 or (kind == "time" and not drawn):
             continue
@@ -674,7 +750,8 @@ def _chart(
             line = threshold if kind == "score" else None
             if line is not None:
                 label += f"; {texts.score(line)} is required"
-            accepted = {p[0] for p in points if p[-1] is True} if kind == "metric" else None
+            tested = any(p[4] is not None for p in points)
+            accepted = {p[0] for p in points if p[4]} if tested else None
             drawing = charts.curve(
                 values, label, top=top, line_at=line, shown=shown, marked=accepted
             )
@@ -762,6 +839,7 @@ def branch_of(view: RunView, at: str, offset: int = 0) -> list[TraceNode]:
 
 
 _MAX_VALUE = 100_000  # characters of a value: a report is sent by mail
+_MAX_CASES = 1_000  # of an evaluation
 
 
 def report(info: RunInfo, entries: Sequence[Entry], journal: Path | None = None) -> str:
@@ -775,8 +853,12 @@ def report(info: RunInfo, entries: Sequence[Entry], journal: Path | None = None)
         section_of(view, loop, run_progress, all_rows=True) for loop in in_order(view, view.loops())
     ]
     end = view.ending() or {}
+    evaluation, scored = None, CasesCache().of(view)
+    if scored is not None:
+        wanted = WantedCases(baseline=(info.source.get("eval") or {}).get("baseline", ""))
+        evaluation = EvaluationPage.of(view, scored, None, wanted, limit=_MAX_CASES)
     return render(
-        "report.html", run=run_of(view, main_loop(view), run_progress), sections=sections,
+        "report.html", evaluation=evaluation, run=run_of(view, main_loop(view), run_progress), sections=sections,
         style=Markup(style), digest=digest,  # noqa: S704
         steps=steps_of(view), failure=Failure.from_json(end.get("error")), input=_shown(info.input), output=_shown(end.get("output")),
         detail=lambda row: _detail(view, row), patch=lambda row: _patch(entries, view, row, journal),

@@ -1,11 +1,14 @@
 // Interactive curves of a loop by uPlot, in place of the server's drawings, and their values as tables.
-const KINDS = { score: 1, cost: 2, time: 3, metric: 4 };
+const CURVES = ".chart:has(.plot)"; // other charts are drawings alone
+// The place of a kind in a point. Metrics are `metric-0`, `metric-1`, …
+const KINDS = { score: 1, cost: 2, time: 3 };
+const placeOf = (kind) => KINDS[kind] ?? 5 + Number(kind.slice(7));
 const SHOWN = {
   score: (v) => v.toFixed(2),
-  metric: (v) => String(+v.toPrecision(6)),
   cost: (v) => `$${v.toFixed(v < 0.01 ? 4 : 2)}`,
   time: (v) => (v < 1 ? `${+(v * 1000).toFixed(v < 0.01 ? 1 : 0)} ms` : `${v.toFixed(1)} s`),
 };
+const shown = (kind) => SHOWN[kind] ?? ((v) => String(+v.toPrecision(6)));
 const plots = new Map(); // the uPlot object of each chart element
 
 const points = (section) => JSON.parse(section.dataset.points);
@@ -15,7 +18,7 @@ const chosen = (chart) => [...chart.querySelectorAll("figcaption input:checked")
 
 function columns(section, kinds) {
   const rows = points(section);
-  const data = [rows.map((p) => p[0]), ...kinds.map((kind) => rows.map((p) => p[KINDS[kind]]))];
+  const data = [rows.map((p) => p[0]), ...kinds.map((kind) => rows.map((p) => p[placeOf(kind)]))];
   if (wanted(section, kinds)) data.push(rows.map(() => Number(section.dataset.threshold)));
   return data;
 }
@@ -37,7 +40,7 @@ function loaded() {
 
 // The page shows the server's drawing at once; the interactive curves replace it when the browser is idle.
 export async function draw(section) {
-  const chart = section.querySelector(".chart");
+  const chart = section.querySelector(CURVES);
   if (!chart) return;
   await idle();
   await loaded();
@@ -65,7 +68,7 @@ export function enlarge(button) {
 // Safari has no requestIdleCallback.
 const idle = () => new Promise((go) => (window.requestIdleCallback ? requestIdleCallback(go, { timeout: 300 }) : setTimeout(go, 1)));
 
-const COLOURS = { score: "--line", metric: "--line", cost: "--wanted", time: "--dim" };
+const COLOURS = { score: "--line", "metric-0": "--line", "metric-1": "--good", "metric-2": "--bad", cost: "--wanted", time: "--dim" };
 
 function make(section, chart) {
   if (!window.uPlot) return;
@@ -73,11 +76,12 @@ function make(section, chart) {
   const plot = chart.querySelector(".plot");
   const data = columns(section, kinds);
   const axis = { stroke: colour("--dim"), grid: { stroke: colour("--rule"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
-  const accepted = points(section).map((p, place) => (p[5] === true ? place : -1)).filter((place) => place >= 0);
+  const accepted = points(section).map((p, place) => (p[4] === true ? place : -1)).filter((place) => place >= 0);
+  const tested = points(section).some((p) => p[4] !== null);
   const series = kinds.map((kind) => {
-    const stroke = colour(COLOURS[kind]);
-    // Of a metric the accepted iterations are marked.
-    const marks = kind === "metric" ? { show: true, filter: () => accepted } : { show: data[0].length < 60 };
+    const stroke = colour(COLOURS[kind] ?? "--warn");
+    // Of an objective the accepted iterations are marked.
+    const marks = kind === "metric-0" && tested ? { show: true, filter: () => accepted } : { show: data[0].length < 60 };
     return { scale: kind, stroke, width: 2, points: { size: 6, fill: stroke, ...marks }, spanGaps: true };
   });
   if (wanted(section, kinds)) series.push({ scale: "score", stroke: colour("--wanted"), width: 1.5, dash: [5, 4], points: { show: false } });
@@ -89,7 +93,7 @@ function make(section, chart) {
     // The first line has its axis on the left, the second one on the right.
     axes: [
       { ...axis, size: 26, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000] },
-      ...kinds.slice(0, 2).map((kind, place) => ({ ...axis, scale: kind, side: place ? 1 : 3, grid: { ...axis.grid, show: !place }, size: 58, values: (_, ticks) => ticks.map(SHOWN[kind]) })),
+      ...kinds.slice(0, 2).map((kind, place) => ({ ...axis, scale: kind, side: place ? 1 : 3, grid: { ...axis.grid, show: !place }, size: 58, values: (_, ticks) => ticks.map(shown(kind)) })),
     ],
     hooks: { setCursor: [(u) => showValue(u, chart, kinds)] },
   };
@@ -105,7 +109,7 @@ function make(section, chart) {
 // Shows the values below the pointer beside the names of the lines.
 function showValue(u, chart, kinds) {
   const at = u.cursor.idx;
-  const values = at == null ? [] : kinds.map((kind, place) => (u.data[place + 1][at] == null ? "" : SHOWN[kind](u.data[place + 1][at]))).filter(Boolean);
+  const values = at == null ? [] : kinds.map((kind, place) => (u.data[place + 1][at] == null ? "" : shown(kind)(u.data[place + 1][at]))).filter(Boolean);
   chart.querySelector("output.at").textContent = values.length ? `${values.join(", ")} in iteration ${u.data[0][at]}` : "";
 }
 
@@ -116,24 +120,22 @@ export function grow(section, added) {
   // Events may repeat a point or arrive late, so the points are kept by number.
   const all = [...byNumber.values()].sort((a, b) => a[0] - b[0]);
   section.dataset.points = JSON.stringify(all);
-  for (const chart of section.querySelectorAll(".chart")) {
+  for (const chart of section.querySelectorAll(CURVES)) {
     plots.get(chart)?.setData(columns(section, chosen(chart)));
     const open = chart.querySelector(".numbers[open] .into");
     if (open) numbers(section, chart, open);
   }
   const varies = (place) => new Set(all.map((p) => p[place]).filter((value) => value != null)).size > 1;
-  return !section.querySelector(".chart") && [1, 2, 4].some(varies);
+  return !section.querySelector(CURVES) && all[0]?.some((_, place) => place && place !== 3 && place !== 4 && varies(place));
 }
 
-const WORDS = { score: "Score", metric: "Value", cost: "Cost", time: "Time" };
-
 export function numbers(section, chart, into) {
-  const kinds = chosen(chart);
+  const kinds = chosen(chart), words = kinds.map((kind) => chart.querySelector(`.key.${kind}`).textContent);
   const table = document.createElement("table");
-  table.createCaption().textContent = kinds.map((kind) => WORDS[kind]).join(", ");
+  table.createCaption().textContent = words.join(", ");
   table.caption.className = "sr";
   const head = table.createTHead().insertRow();
-  for (const word of ["Iteration", ...kinds.map((kind) => WORDS[kind])]) {
+  for (const word of ["Iteration", ...words]) {
     const cell = document.createElement("th");
     cell.scope = "col";
     cell.textContent = word;
@@ -143,7 +145,7 @@ export function numbers(section, chart, into) {
   for (const point of points(section)) {
     const row = body.insertRow();
     row.insertCell().textContent = point[0];
-    for (const kind of kinds) row.insertCell().textContent = point[KINDS[kind]] == null ? "none" : SHOWN[kind](point[KINDS[kind]]);
+    for (const kind of kinds) row.insertCell().textContent = point[placeOf(kind)] == null ? "none" : shown(kind)(point[placeOf(kind)]);
   }
   into.replaceChildren(table);
 }
@@ -153,7 +155,7 @@ function redraw() {
   cancelAnimationFrame(waiting);
   waiting = requestAnimationFrame(() => document.querySelectorAll(".loop").forEach(draw));
 }
-if (document.querySelector(".chart")) {
+if (document.querySelector(CURVES)) {
   let width = innerWidth;
   addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; redraw(); } });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
