@@ -69,6 +69,20 @@ class Foreign:
         """Add a remark about a place."""
         self.notes.append(f"{self.source.file}:{self.source.position(at)[0]}: {message}")
 
+    def mapping(self, value: Json, at: Place) -> Mapping[str, Json]:
+        """Return an object; an empty one for None, and with a problem for another value."""
+        if value is None or isinstance(value, Mapping):
+            return value or {}
+        self.refuse(at, "expected an object, written here and not in another file")
+        return {}
+
+    def items(self, value: Json, at: Place) -> list[Located]:
+        """Return the items of a list; none for None, and with a problem for another value."""
+        if value is None or isinstance(value, list):
+            return [Located(item, (*at, number)) for number, item in enumerate(value or [])]
+        self.refuse(at, "expected a list, written here and not in another file")
+        return []
+
     def only(self, at: Place, value: Mapping[str, Json], known: Sequence[str]) -> None:
         """Refuse keys that are not known."""
         for name in value:
@@ -100,6 +114,8 @@ class Foreign:
                 item.at,
                 "a case has no judge and no program; `loopwright convert` writes a document with them",
             )
+        if not self.cases and not self.problems:
+            self.refuse((), "there is no case")
         self.checked()
         for case in self.cases:
             own = case.values.get("evaluators", [])
