@@ -81,7 +81,7 @@ def test_a_folder_has_a_file_for_each_split(tmp_path: Path) -> None:
     (tmp_path / "val.jsonl").write_text("")
     with pytest.raises(
         ConfigurationError,
-        match="'val.jsonl' has not the name of a split.* name the files train, validation, test",
+        match="'val.jsonl' is not named after a split.* name the files train, validation, test",
     ):
         Dataset.load(tmp_path)
 

@@ -202,12 +202,28 @@ REFUSED = {
     "other keys and files": (
         "tests: [file://a.csv, {vars: {a: file://b.txt}, transform: x}]\nscenarios: []\n",
         [
-            "evals.yaml:1:9: tests[0]: this test stands in another file; write it here",
-            "evals.yaml:1:34: tests[1].vars.a: this value stands in another file; write it here",
+            "evals.yaml:1:9: tests[0]: expected an object, written here and not in another file",
+            "evals.yaml:1:34: tests[1].vars.a: this value is in another file; write it here",
             "evals.yaml:1:49: tests[1].transform: `transform` has no counterpart; remove it",
             "evals.yaml:2:1: scenarios: `scenarios` has no counterpart; remove it",
         ],
     ),
+    "parts that are no object and no list": (
+        "tests:\n- {vars: [1], metadata: m, assert: x}\n",
+        [
+            "evals.yaml:2:10: tests[0].vars: expected an object, written here and not in another file",
+            "evals.yaml:2:25: tests[0].metadata: expected an object, written here and not in another file",
+            "evals.yaml:2:36: tests[0].assert: expected a list, written here and not in another file",
+        ],
+    ),
+    "an evaluator without its argument": (
+        "cases:\n- {inputs: 1, metadata: m, evaluators: [{name: Equals, arguments: []}]}\n",
+        [
+            "evals.yaml:2:25: cases[0].metadata: expected an object, written here and not in another file",
+            "evals.yaml:2:41: cases[0].evaluators[0]: Equals needs `value`",
+        ],
+    ),
+    "no case": ("tests: []\n", ["evals.yaml:1:1: there is no case"]),
 }  # fmt: skip
 
 

@@ -148,7 +148,7 @@ WRONG: Mapping[str, tuple[str, list[str]]] = {
     ),
     "share": (
         EVAL.replace("25%", "'25 of 100'"),
-        ["eval.errors.most: a share is a number from 0 to 1, or such as 5%"],
+        ["eval.errors.most: a share is a number from 0 to 1, or a percentage such as 5%"],
     ),
     "outside": (
         EVAL.replace("cases.jsonl", "../cases.jsonl"),

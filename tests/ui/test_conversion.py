@@ -10,7 +10,7 @@ import pytest
 from documents.playing import play
 from loopwright.documents import Settings, load
 from loopwright.documents.load import to_native_yaml
-from loopwright.errors import DocumentError
+from loopwright.errors import ConfigurationError, DocumentError
 from loopwright.ui.conversion import converted
 
 PROMPTFOO = """\
@@ -137,3 +137,13 @@ def test_other_files_are_no_evaluations(tmp_path: Path) -> None:
         (tmp_path / "a.yaml").write_text(text)
         assert converted(tmp_path / "a.yaml") is None
     assert converted(tmp_path / "b.yaml") is None
+
+
+def test_a_value_that_no_document_can_have_is_refused(tmp_path: Path) -> None:
+    """What a file says of the task is checked as in a document, and its problem is a sentence."""
+    file = tmp_path / "capitals.yaml"
+    file.write_text(PROMPTFOO.replace("maxConcurrency: 3", "maxConcurrency: many"))
+    with pytest.raises(
+        ConfigurationError, match=r"^capitals.yaml: it becomes no valid document: eval.at_once: "
+    ):
+        converted(file)

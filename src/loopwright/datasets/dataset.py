@@ -289,7 +289,7 @@ def _files_of(folder: Path) -> dict[str, Path]:
             continue
         if file.stem not in SPLITS:
             raise ConfigurationError(
-                f"{folder.name}: {file.name!r} has not the name of a split{nearest(file.stem, SPLITS)}; "
+                f"{folder.name}: {file.name!r} is not named after a split{nearest(file.stem, SPLITS)}; "
                 f"name the files {', '.join(SPLITS)}"
             )
         if file.stem in files:

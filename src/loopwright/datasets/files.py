@@ -148,8 +148,7 @@ def open_source(path: Path, name: str, layout: Layout) -> Source:
             f"{name}: files of cases end with {', '.join(SUFFIXES)}; "
             "write one JSON object per line into a .jsonl file"
         )
-    source: Source = opener(path, name, layout)
-    return source
+    return opener(path, name, layout)
 
 
 class Source:
@@ -389,7 +388,7 @@ def _parquet(path: Path, name: str, layout: Layout) -> Held:
     return Held(name, enumerate(rows, start=1), partial(layout.case, lax=True))
 
 
-SUFFIXES: dict[str, Any] = {
+SUFFIXES: dict[str, Callable[[Path, str, Layout], Source]] = {
     ".jsonl": _JsonLines, ".csv": _Table, ".yaml": _structured, ".yml": _structured, ".json": _structured,
     ".parquet": _parquet,
 }  # fmt: skip

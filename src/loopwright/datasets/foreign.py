@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ..errors import DocumentError, Problem, nearest
 from ..records.codec import Json
 
-__all__ = ["Foreign", "ForeignCase", "Located", "equal_to", "one_of"]
+__all__ = ["Foreign", "ForeignCase", "Located", "equal_to", "of_case", "one_of"]
 
 Place = tuple[str | int, ...]
 
@@ -69,6 +69,20 @@ class Foreign:
         """Add a remark about a place."""
         self.notes.append(f"{self.source.file}:{self.source.position(at)[0]}: {message}")
 
+    def mapping(self, value: Json, at: Place) -> Mapping[str, Json]:
+        """Return an object; an empty one for None, and with a problem for another value."""
+        if value is None or isinstance(value, Mapping):
+            return value or {}
+        self.refuse(at, "expected an object, written here and not in another file")
+        return {}
+
+    def items(self, value: Json, at: Place) -> list[Located]:
+        """Return the items of a list; none for None, and with a problem for another value."""
+        if value is None or isinstance(value, list):
+            return [Located(item, (*at, number)) for number, item in enumerate(value or [])]
+        self.refuse(at, "expected a list, written here and not in another file")
+        return []
+
     def only(self, at: Place, value: Mapping[str, Json], known: Sequence[str]) -> None:
         """Refuse keys that are not known."""
         for name in value:
@@ -100,15 +114,17 @@ class Foreign:
                 item.at,
                 "a case has no judge and no program; `loopwright convert` writes a document with them",
             )
+        if not self.cases and not self.problems:
+            self.refuse((), "there is no case")
         self.checked()
         for case in self.cases:
             own = case.values.get("evaluators", [])
-            shared = [_of_case(one.value, case.values) for one in self.evaluate]
+            shared = [of_case(one.value, case.values) for one in self.evaluate]
             evaluators = [one for one in [*shared, *own] if one is not None]
             yield case.line, {**case.values, **({"evaluators": evaluators} if evaluators else {})}
 
 
-def _of_case(evaluator: Json, values: Mapping[str, Json]) -> Json:
+def of_case(evaluator: Json, values: Mapping[str, Json]) -> Json:
     """Return an evaluator of all cases as that of one case; None if the case has nothing to compare with."""
     if evaluator != {"check": "equals_expected"}:
         return evaluator

@@ -12,10 +12,10 @@ from typing import Any
 from ..records.codec import Json
 from .foreign import Foreign, ForeignCase, Located, Place, equal_to, one_of
 
-__all__ = ["IGNORED", "read_promptfoo", "rendered"]
+__all__ = ["read_promptfoo"]
 
 # Keys that say nothing on cases and evaluators: where results go, and who sees them.
-IGNORED = (
+_IGNORED = (
     "description", "tags", "outputPath", "sharing", "writeLatestResults", "commandLineOptions", "metadata",
     "$schema",
 )  # fmt: skip
@@ -23,6 +23,7 @@ _TASK = ("prompts", "providers", "targets", "evaluateOptions")  # of the documen
 _TEST = ("description", "vars", "assert", "threshold", "metadata", "options")
 _OPTIONS = ("provider", "disableVarExpansion", "disableDefaultAsserts")
 _ASSERTION = ("type", "value", "weight", "threshold", "metric", "provider")
+_ELSEWHERE = "this value is in another file; write it here"
 _VARIABLE = re.compile(r"\{\{-?\s*([\w.]+)\s*-?\}\}")
 _KNOWN = (
     "equals", "contains", "icontains", "contains-any", "icontains-any", "contains-all", "icontains-all", "regex",
@@ -38,56 +39,41 @@ def read_promptfoo(source: Any) -> Foreign:
     """
     foreign = Foreign(source)
     data = source.value
-    foreign.only((), data, ("tests", "defaultTest", *_TASK, *IGNORED))
-    default = data.get("defaultTest") or {}
-    if not isinstance(default, Mapping):
-        foreign.refuse(("defaultTest",), "it stands in another file; write it here")
-        default = {}
+    foreign.only((), data, ("tests", "defaultTest", *_TASK, *_IGNORED))
+    default = foreign.mapping(data.get("defaultTest"), ("defaultTest",))
     foreign.only(("defaultTest",), default, _TEST)
-    tests = data.get("tests")
-    if not isinstance(tests, list):
-        foreign.refuse(
-            ("tests",), "the tests stand in another file; give a list of them, or that file"
-        )
-        tests = []
-    for number, test in enumerate(tests):
-        at: Place = ("tests", number)
-        if isinstance(test, Mapping):
-            foreign.only(at, test, _TEST)
-            _test(foreign, test, at, default)
-        else:
-            foreign.refuse(at, "this test stands in another file; write it here")
+    for test, at in foreign.items(data.get("tests"), ("tests",)):
+        _test(foreign, foreign.mapping(test, at), at, default)
     return foreign
 
 
 def _test(
     foreign: Foreign, test: Mapping[str, Json], at: Place, default: Mapping[str, Json]
 ) -> None:
-    options = {**(default.get("options") or {}), **(test.get("options") or {})}
+    foreign.only(at, test, _TEST)
+    both = ((default, ("defaultTest",)), (test, at))
+
+    def merged(name: str) -> dict[str, Json]:
+        first, second = (foreign.mapping(one.get(name), (*place, name)) for one, place in both)
+        return {**first, **second}
+
+    options, variables, metadata = merged("options"), merged("vars"), merged("metadata")
     foreign.only(
         (*at, "options") if "options" in test else ("defaultTest", "options"), options, _OPTIONS
     )
-    given = [
-        (one.get("vars") or {}, place) for one, place in ((default, ("defaultTest",)), (test, at))
-    ]
-    for variables, place in given:
-        if not isinstance(variables, Mapping):
-            foreign.refuse((*place, "vars"), "the variables stand in another file; write them here")
-            return
-        for name, value in variables.items():
-            for item in value if isinstance(value, list) else [value]:
-                if isinstance(item, str) and item.startswith("file://"):
-                    foreign.refuse(
-                        (*place, "vars", name), "this value stands in another file; write it here"
-                    )
-    asserted = [] if options.get("disableDefaultAsserts") else _placed(default, ("defaultTest",))
-    asserted += _placed(test, at)
-    metadata = {**(default.get("metadata") or {}), **(test.get("metadata") or {})}
+    for name, value in variables.items():
+        place = at if name in (test.get("vars") or {}) else ("defaultTest",)
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, str) and item.startswith("file://"):
+                foreign.refuse((*place, "vars", name), _ELSEWHERE)
+    asserted = foreign.items(test.get("assert"), (*at, "assert"))
+    if not options.get("disableDefaultAsserts"):
+        asserted = [*foreign.items(default.get("assert"), ("defaultTest", "assert")), *asserted]
     if "description" in test:
         metadata["description"] = test["description"]
     threshold = test.get("threshold", default.get("threshold"))
     expanded = not options.get("disableVarExpansion")
-    for inputs in _combinations({**given[0][0], **given[1][0]}, expanded):
+    for inputs in _combinations(variables, expanded):
         values: dict[str, Json] = {"inputs": inputs}
         if metadata:
             values["metadata"] = metadata
@@ -101,12 +87,6 @@ def _test(
         if items:
             values["evaluators"] = [_together(items, threshold)]
         foreign.cases.append(case)
-
-
-def _placed(test: Mapping[str, Json], at: Place) -> list[Located]:
-    return [
-        Located(one, (*at, "assert", number)) for number, one in enumerate(test.get("assert") or [])
-    ]
 
 
 def _combinations(variables: Mapping[str, Json], expanded: bool) -> Iterator[dict[str, Json]]:
@@ -149,7 +129,7 @@ def _assertion(
     foreign.only(at, data, _ASSERTION)
     value = data.get("value")
     if isinstance(value, str) and value.startswith("file://") and base != "python":
-        foreign.refuse((*at, "value"), "this value stands in another file; write it here")
+        foreign.refuse((*at, "value"), _ELSEWHERE)
         return None
     for key in ("weight", "threshold") if base in ("python", "llm-rubric") else ():
         if data.get(key) not in (None, 1):
@@ -229,31 +209,19 @@ def _text(value: Json) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def rendered(text: str, variables: Mapping[str, Json]) -> str | None:
-    """Return a text with the values of its variables; None if it has another tag of a template.
-
-    Args:
-        text: a text such as `{{ city }} is the answer`.
-        variables: the values by name; `a.b` is the member `b` of `a`.
-    """
-
-    def value_of(match: re.Match[str]) -> str:
-        value: Json = variables
-        for part in match[1].split("."):
-            value = value.get(part, "") if isinstance(value, Mapping) else ""
-        return _text(value)
-
-    return None if re.search(r"\{[{%#]", _VARIABLE.sub("", text)) else _VARIABLE.sub(value_of, text)
-
-
 def _filled(foreign: Foreign, value: Json, variables: Mapping[str, Json], at: Place) -> Json:
     """Return the value of an assertion with the variables of its case."""
     if isinstance(value, list):
         return [_filled(foreign, one, variables, (*at, number)) for number, one in enumerate(value)]
     if not isinstance(value, str):
         return value
-    text = rendered(value, variables)
-    if text is None:
+    if re.search(r"\{[{%#]", _VARIABLE.sub("", value)):
         foreign.refuse(at, "only {{ variable }} has a counterpart in the value of an assertion")
-        return value
-    return text
+
+    def value_of(match: re.Match[str]) -> str:
+        found: Json = variables
+        for part in match[1].split("."):  # `a.b` is the member `b` of `a`
+            found = found.get(part, "") if isinstance(found, Mapping) else ""
+        return _text(found)
+
+    return _VARIABLE.sub(value_of, value)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..records.codec import Json
-from .foreign import Foreign, ForeignCase, Located, Place, equal_to, one_of
+from .foreign import Foreign, ForeignCase, Located, Place, equal_to, of_case, one_of
 
 __all__ = ["read_pydantic_evals"]
 
@@ -41,25 +41,20 @@ def read_pydantic_evals(source: Any) -> Foreign:
         foreign.refuse(
             ("report_evaluators",), "evaluators of reports have no counterpart; remove them"
         )
-    for at, item in _items(foreign, data.get("evaluators"), ("evaluators",)):
+    for item, at in foreign.items(data.get("evaluators"), ("evaluators",)):
         if (evaluator := _evaluator(foreign, item, at)) is not None:
             foreign.evaluate.append(Located(evaluator, at))
-    for at, item in _items(foreign, data["cases"], ("cases",)):
-        if not isinstance(item, Mapping):
-            foreign.refuse(at, "a case must be an object with `inputs`")
-            continue
+    for given, at in foreign.items(data["cases"], ("cases",)):
+        item = foreign.mapping(given, at)
         foreign.only(at, item, (*_CASE, "evaluators"))
+        foreign.mapping(item.get("metadata"), (*at, "metadata"))
         values = {ours: item[key] for key, ours in _CASE.items() if item.get(key) is not None}
         if "inputs" in item:
             values["inputs"] = item["inputs"]
         case = ForeignCase(source.position(at)[0], values)
         own = []
-        for place, spec in _items(foreign, item.get("evaluators"), (*at, "evaluators")):
-            evaluator = _evaluator(foreign, spec, place)
-            if evaluator == {"check": "equals_expected"}:
-                evaluator = None
-                if "expected" in values:
-                    evaluator = {"check": equal_to(values["expected"])}
+        for spec, place in foreign.items(item.get("evaluators"), (*at, "evaluators")):
+            evaluator = of_case(_evaluator(foreign, spec, place), values)
             if evaluator is not None and "judge" in evaluator:
                 case.judges.append(Located(evaluator["judge"], place))
             elif evaluator is not None:
@@ -68,13 +63,6 @@ def read_pydantic_evals(source: Any) -> Foreign:
             values["evaluators"] = own
         foreign.cases.append(case)
     return foreign
-
-
-def _items(foreign: Foreign, value: Json, at: Place) -> list[tuple[Place, Json]]:
-    if value is not None and not isinstance(value, list):
-        foreign.refuse(at, "expected a list")
-        return []
-    return [((*at, number), item) for number, item in enumerate(value or [])]
 
 
 def _evaluator(foreign: Foreign, spec: Json, at: Place) -> Any:
@@ -96,7 +84,8 @@ def _evaluator(foreign: Foreign, spec: Json, at: Place) -> Any:
     elif isinstance(arguments, Mapping):
         given = {key: item for key, item in arguments.items() if item is not None}
     else:
-        given = {parameters[0]: arguments[0] if "arguments" in spec else arguments}
+        listed = arguments if "arguments" in spec and isinstance(arguments, list) else [arguments]
+        given = dict(zip(parameters, listed, strict=False))
     foreign.only((*at, name) if name in spec else at, given, parameters)
     if name != "EqualsExpected" and parameters[0] not in given:
         foreign.refuse(at, f"{name} needs `{parameters[0]}`")
@@ -139,7 +128,7 @@ def _is_instance(foreign: Foreign, given: Mapping[str, Json], at: Place) -> Json
 def _judge(foreign: Foreign, given: Mapping[str, Json], at: Place) -> Json:
     if given.get("assertion") is False:
         foreign.refuse(at, "a judge gives a verdict; remove `assertion: false`")
-    settings = given.get("model_settings") or {}
+    settings = foreign.mapping(given.get("model_settings"), at)
     foreign.only(at, settings, ("temperature", "max_tokens"))
     judge: dict[str, Json] = {"criterion": str(given["rubric"]), **settings}
     if given.get("include_expected_output"):

@@ -251,7 +251,6 @@ class _Shard:
     ) -> None:
         self.plan, self.scores, self.number, self.part = plan, scores, number, part
         self.value, self.given = value, given
-        self.scope = ctx.scope
         self.ctx = _within(ctx, f"{ctx.path}/cases/s{number:04}")
         self.rows: dict[tuple[str, int], list[Json]] = {}
         self.metrics: dict[tuple[str, int], Mapping[str, float]] = {}
@@ -282,7 +281,7 @@ class _Shard:
         value, token = case.inputs, case.digest
         if plan.of_value:
             value, token = self.value, f"{case.digest} {self.given}"
-        ctx.scope = scope = Scope(plan.name, case.inputs, self.scope, ctx.path)
+        ctx.scope = scope = Scope(plan.name, case.inputs, self.ctx.scope, ctx.path)
         scope.work_on(case.for_task())
         output, evaluation, state = None, Evaluation(), ERRORED
         try:

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pydantic import ValidationError
+
 from ..datasets.files import Layout, read_foreign, read_source
 from ..datasets.foreign import Foreign, Place
 from ..documents.schema.document import Document
@@ -70,7 +72,7 @@ def converted(path: Path) -> Converted | None:
 
     Raises:
         DocumentError: with every problem of the file.
-        ConfigurationError: for YAML that pydantic-evals cannot read.
+        ConfigurationError: for YAML that pydantic-evals cannot read, or a value that no document can have.
     """
     if path.suffix not in (".yaml", ".yml", ".json") or not path.is_file():
         return None
@@ -123,7 +125,16 @@ class _Conversion:
         }
         lines = (json.dumps(case.to_json(), ensure_ascii=False) + "\n" for case in cases)
         self.files[f"{self.name}.cases.jsonl"] = "".join(lines)
-        return Converted(Document.model_validate(document), self.files, foreign.notes)
+        try:
+            made = Document.model_validate(document)
+        except ValidationError as error:
+            why = "; ".join(
+                f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()
+            )
+            raise ConfigurationError(
+                f"{self.path.name}: it becomes no valid document: {why}"
+            ) from error
+        return Converted(made, self.files, foreign.notes)
 
     def _shared(self) -> list[Json]:
         """Return the evaluators of all cases; "as expected" stays with the cases if one expects nothing."""
@@ -159,13 +170,10 @@ class _Conversion:
         if all(one == values[0] for one in values):
             return [self._judge(one.value, one.at) for one in first]
         settings = [
-            {k: v for k, v in one.items() if k != "criterion"}
+            [{k: v for k, v in one.items() if k != "criterion"} for one in judges]
             for judges in values
-            for one in judges
         ]
-        if not all(len(judges) == 1 for judges in lists) or any(
-            one != settings[0] for one in settings
-        ):
+        if len(settings[0]) != 1 or any(one != settings[0] for one in settings):
             self.foreign.refuse(
                 first[0].at,
                 "judges are the same for all cases, or one for each case with the same settings",
@@ -199,7 +207,7 @@ class _Conversion:
                 (), "the task is no part of the file; write it in place of the prompt of `task`"
             )
             return {"prompt": "{{ case.inputs }}"}, {}
-        options = self.data.get("evaluateOptions") or {}
+        options = self.foreign.mapping(self.data.get("evaluateOptions"), ("evaluateOptions",))
         known = {"maxConcurrency": "at_once", "repeat": "repeat"}
         self.foreign.only(("evaluateOptions",), options, [*known])
         task = {"prompt": self._prompt(), **self._settings()}
@@ -246,7 +254,7 @@ class _Conversion:
         settings: Mapping[str, Json] = {}
         if isinstance(provider, Mapping):
             self.foreign.only(at, provider, ("id", "label", "config"))
-            settings = provider.get("config") or {}
+            settings = self.foreign.mapping(provider.get("config"), (*at, "config"))
             self.foreign.only((*at, "config"), settings, ("temperature", "max_tokens"))
             provider = provider.get("id")
         return {"model": self._model(provider, at), **settings}

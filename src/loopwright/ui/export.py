@@ -187,33 +187,30 @@ def _bundle(info: RunInfo, entries: Sequence[Entry], journal: Path | None) -> by
     raise ConfigurationError(f"--format bundle: {info.run_id} has no workspace with an iteration")
 
 
-def _foreign(form: str, info: RunInfo, entries: Sequence[Entry], _: Path | None) -> str:
-    """Return the cases of an evaluation for another tool. Raises ConfigurationError if the run is not an evaluation."""
+def _cases(form: str, info: RunInfo, entries: Sequence[Entry], _: Path | None) -> str:
+    """Return the cases of an evaluation, as JSON lines or for another tool.
+
+    Raises:
+        ConfigurationError: if the run is not an evaluation of a data set.
+    """
     if not is_evaluation(entries):
         raise ConfigurationError(
             f"--format {form}: {info.run_id} is not an evaluation of a data set"
         )
+    # These load data sets, which other exports need not.
     from ..datasets.exports import inspect_log, pydantic_evals_report
     from .evaluations import cases_in, cases_of_file
 
-    rows, cases = [*cases_in(entries)], cases_of_file(info, entries)
-    if form == "inspect":
-        file = (info.source.get("eval") or {}).get("file", "")
-        return (
-            json.dumps(inspect_log(info.name, info.run_id, info.created, file, cases, rows)) + "\n"
-        )
-    return json.dumps(pydantic_evals_report(info.name, cases, rows)) + "\n"
-
-
-def _cases(info: RunInfo, entries: Sequence[Entry], __: Path | None) -> str:
-    """Return a JSON line for each run of a case. Raises ConfigurationError if the run is not an evaluation of a data set."""
-    if not is_evaluation(entries):
-        raise ConfigurationError(
-            f"--format cases.jsonl: {info.run_id} is not an evaluation of a data set"
-        )
-    from .evaluations import cases_in  # loads data sets, which other exports need not
-
-    return "".join(json.dumps(case) + "\n" for case in cases_in(entries))
+    rows = [*cases_in(entries)]
+    if form == "cases.jsonl":
+        return "".join(json.dumps(row) + "\n" for row in rows)
+    cases, file = cases_of_file(info, entries), (info.source.get("eval") or {}).get("file", "")
+    log = (
+        inspect_log(info.name, info.run_id, info.created, file, cases, rows)
+        if form == "inspect"
+        else pydantic_evals_report(info.name, cases, rows)
+    )
+    return json.dumps(log) + "\n"
 
 
 def _junit(info: RunInfo, entries: Sequence[Entry], _: Path | None) -> str:
@@ -242,8 +239,8 @@ def _junit(info: RunInfo, entries: Sequence[Entry], _: Path | None) -> str:
 
 FORMS: dict[str, Callable[[RunInfo, Sequence[Entry], Path | None], str | bytes]] = {
     "json": _json, "csv": _csv, "jsonl": _jsonl, "html": _html, "patch": _patch, "bundle": _bundle,
-    "candidates.csv": _candidates, "cases.jsonl": _cases, "junit": _junit,
-    "inspect": partial(_foreign, "inspect"), "pydantic-evals": partial(_foreign, "pydantic-evals"),
+    "candidates.csv": _candidates, "junit": _junit,
+    **{form: partial(_cases, form) for form in ("cases.jsonl", "inspect", "pydantic-evals")},
 }  # fmt: skip
 
 

@@ -13,23 +13,27 @@ __all__ = ["DatasetFile", "ErrorsSpec", "GateSpec", "MinibatchSpec", "SplitNames
 
 
 def _share(value: float | str) -> float | str:
-    """Refuse a text that is no percentage."""
-    if isinstance(value, str):
-        number = value.removesuffix("%").strip()
-        if not value.endswith("%") or not number.replace(".", "", 1).isdecimal():
-            raise PydanticCustomError("share", "a share is a number from 0 to 1, or such as 5%")
-    if share_of(value) > 1:
-        raise PydanticCustomError("share", "a share is at most 1, or 100%")
+    """Refuse what is no share, but keep it as it is written."""
+    try:
+        share_of(value)
+    except ValueError:
+        raise PydanticCustomError(
+            "share", "a share is a number from 0 to 1, or a percentage such as 5%"
+        ) from None
     return value
 
 
 def share_of(value: float | str) -> float:
-    """Return a share of a document as a number from 0 to 1."""
-    return float(value.removesuffix("%")) / 100 if isinstance(value, str) else value
+    """Return a number from 0 to 1, or a percentage such as `5%`, as a number. Raises ValueError for another one."""
+    text = str(value)
+    share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    if not 0 <= share <= 1:
+        raise ValueError(value)
+    return share
 
 
-Share = Annotated[Annotated[float, Field(ge=0, allow_inf_nan=False)] | str, AfterValidator(_share)]
 Limit = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Share = Annotated[Limit | str, AfterValidator(_share)]
 SplitName = Literal["train", "validation", "test"]
 SplitNames = SplitName | list[SplitName]
 

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from ...datasets.results import recorded_rows
+from ...documents.schema.datasets import share_of
 from ...engine.run import new_run_id
 from ...errors import ConfigurationError
 from ...records import Result, codec
@@ -138,18 +139,12 @@ class EvalOptions(RunCommandOptions):
 
 
 def _share(text: str) -> float | None:
-    """Return a share as a number from 0 to 1."""
-    if not text:
-        return None
     try:
-        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        return share_of(text) if text else None
     except ValueError:
-        share = -1.0
-    if not 0 <= share <= 1:
         raise ConfigurationError(
             f"--max-errors: {text!r} is not a share; write a percentage such as 5%, or a number from 0 to 1"
-        )
-    return share
+        ) from None
 
 
 @expanded
