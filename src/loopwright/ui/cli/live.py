@@ -216,7 +216,9 @@ def ending_text(result: Result, status: str = "", *, scripted: bool = False) -> 
     if accepted is not None and accepted.objective is not None:
         value = f"{texts.one_line(accepted.objective.name)} {texts.rated(accepted)}"
         facts.append(f"accepted: iteration {accepted.number} with {value}")
-    elif any(one.best is None and one.history and one.history[-1].accepted is False for one in loops):
+    elif any(
+        one.best is None and one.history and one.history[-1].accepted is False for one in loops
+    ):
         facts.append("accepted: no iteration")
     elif best is not None and best.score is not None and result.reason is not Reason.CONDITION_MET:
         facts.append(f"best: iteration {best.number} with {texts.score(best.score)}")
