@@ -87,7 +87,7 @@ def undominated(rows: Sequence[Sequence[float]]) -> list[int]:
     """
     kept: list[int] = []
     # In this order what dominates a row comes before it, and a row that is kept dominates it too.
-    for place in sorted(range(len(rows)), key=lambda place: rows[place], reverse=True):
+    for place in sorted(range(len(rows)), key=lambda place: list(rows[place]), reverse=True):
         if not any(_dominates(rows[other], rows[place]) for other in kept):
             kept.append(place)
     return sorted(kept)

@@ -9,7 +9,7 @@ const SHOWN = {
   time: (v) => (v < 1 ? `${+(v * 1000).toFixed(v < 0.01 ? 1 : 0)} ms` : `${v.toFixed(1)} s`),
 };
 const number = (v) => (Math.abs(v) < 1e6 ? String(+v.toPrecision(6)) : (+v.toPrecision(6)).toExponential());
-const shown = (kind) => SHOWN[kind] ?? number);
+const shown = (kind) => SHOWN[kind] ?? number;
 const plots = new Map(); // the uPlot object of each chart element
 
 const points = (section) => JSON.parse(section.dataset.points);
