@@ -61,7 +61,7 @@ class Dataset:
         salt: str = "",
     ) -> None:
         source = Held(name, enumerate(cases, start=1), lambda case, _: case)
-        self._kept = _scanned(name, [("", source)], _splitter(split, salt))
+        self._kept = self._all = _scanned(name, [("", source)], _splitter(split, salt))
         self.name = name
         self.digest = hashlib.sha256("".join(self.digests).encode()).hexdigest()
 
@@ -123,7 +123,8 @@ class Dataset:
             names = ", ".join(f"`{name}`" for name in layout.missing)
             raise ConfigurationError(f"{path.name}: no case has {names}, which `fields` names")
         whole = cls.__new__(cls)
-        whole._kept, whole.name = kept, path.name
+        whole._kept = whole._all = kept
+        whole.name = path.name
         whole.digest = digests[0]
         if len(digests) > 1:
             whole.digest = hashlib.sha256("".join(digests).encode()).hexdigest()
@@ -147,7 +148,7 @@ class Dataset:
     @property
     def whole(self) -> Dataset:
         """All cases of the file, of every split."""
-        return self._part(range(len(self._index.ids)))
+        return self._part(self._all)
 
     @property
     def groups(self) -> list[str]:
@@ -270,7 +271,8 @@ class Dataset:
 
     def _part(self, kept: list[_Kept]) -> Dataset:
         part = Dataset.__new__(Dataset)
-        part._kept, part.name, part.digest = kept, self.name, self.digest
+        part._kept, part._all = kept, self._all
+        part.name, part.digest = self.name, self.digest
         return part
 
 

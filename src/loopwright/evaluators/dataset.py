@@ -18,7 +18,7 @@ from typing import ClassVar, Unpack
 from ..datasets import Case, Dataset
 from ..datasets.dataset import HELD_OUT
 from ..datasets.results import PASSED, CaseOptions, Scores, groups_of, means_of, paired, score_of
-from ..engine.context import Context
+from ..engine.context import Context, Scope
 from ..engine.step import (
     CompositeStep,
     Step,
