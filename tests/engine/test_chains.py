@@ -424,7 +424,7 @@ def test_restarts_end_the_loop() -> None:
     seen = Seen(scores=(0.2, 0.9, 0.1, 0.1, 0.3, 0.1, 0.1, 0.4, 0.4))
     result = run_sync(seen.loop(on_stall=OnStall("fresh", patience=2, restarts=1)), "")
     assert (result.reason.value, result.iterations, result.output) == ("no_progress", 7, "output 2")
-    assert result.detail.endswith("for 2 iterations, 2 times")
+    assert result.detail.endswith("for 2 iterations (stall 2)")
     assert {number: item.number for number, item in result.chains.items()} == {1: 2, 2: 5}
     assert result.to_json()["chains"] == [{"chain": 1, "best": 2}, {"chain": 2, "best": 5}]
 

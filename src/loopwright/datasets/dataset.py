@@ -123,7 +123,8 @@ class Dataset:
             names = ", ".join(f"`{name}`" for name in layout.missing)
             raise ConfigurationError(f"{path.name}: no case has {names}, which `fields` names")
         whole = cls.__new__(cls)
-        whole._kept, whole._all, whole.name = kept, kept, path.name
+        whole._kept = whole._all = kept
+        whole.name = path.name
         whole.digest = digests[0]
         if len(digests) > 1:
             whole.digest = hashlib.sha256("".join(digests).encode()).hexdigest()
@@ -270,7 +271,8 @@ class Dataset:
 
     def _part(self, kept: list[_Kept]) -> Dataset:
         part = Dataset.__new__(Dataset)
-        part._kept, part._all, part.name, part.digest = kept, self._all, self.name, self.digest
+        part._kept, part._all = kept, self._all
+        part.name, part.digest = self.name, self.digest
         return part
 
 
