@@ -84,7 +84,7 @@ INTERNAL = {
     "Iteration": ("from_json", "lineage_json", "lineage_of", "view"),
     "Journal": ("listing", "view", "watch"),
     "Loop": ("decide", "ending", "iteration_types", "limit", "parts", "remarks", "run"),
-    "Candidates": ("check_workspace", "fingerprint", "most", "parts", "varied", "with_steps"),
+    "Candidates": ("check_workspace", "fingerprint", "most", "step", "varied", "with_step"),
     "MemoryJournal": ("call_cache", "listing", "view", "watch"),
     "Models": ("enter",),
     "Optimise": ("begin", "fingerprint", "strategies_of"),
@@ -98,7 +98,7 @@ INTERNAL = {
     "Tool": ("stub_output",),
     "Usage": ("at_most", "from_json", "less", "most", "settled_at"),
     "Workflow": ("in_workspace", "inside", "parts", "run"),
-    "Workspace": ("state",),
+    "Workspace": ("copies", "fingerprint_with", "state"),
 }  # fmt: skip
 
 # Parts of a document: the model of the JSON Schema, its heading and the page that explains it.

@@ -286,7 +286,8 @@ def compared(
         wins,
         losses,
         len(pairs) - wins - losses,
-        mcnemar(wins, losses) if pairs and binary else None,
+        # Cases of a group depend on each other, and the test takes them for independent.
+        mcnemar(wins, losses) if binary and 0 < len(set(clusters)) == len(pairs) else None,
     )
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from loopwright import (
     AllCriteriaMet,
+    Context,
     Criterion,
     Evaluation,
     Loop,
@@ -23,6 +24,7 @@ from loopwright import (
 )
 from loopwright.errors import StepError
 
+from .kept_files import TextSource
 from .support import (
     ERROR,
     NAN,
@@ -191,6 +193,23 @@ def judged_again(*votes: Any, **fields: Any) -> Result:
     fields.setdefault("until", MaxIterations(1))
     loop = Loop(Script(["x"]), Script([verdict(v) for v in votes]), name="l", rejudge=2, **fields)
     return play(loop)
+
+
+def test_the_output_is_judged_again_on_its_own_files() -> None:
+    """In place at the end are the files of the last iteration, which is not always the best."""
+    source = TextSource()
+
+    def write(value: Any, ctx: Context) -> int:
+        source.text.now = str(scores[ctx.iteration - 1])
+        return ctx.iteration
+
+    scores = (0.2, 0.9, 0.4)
+    loop = Loop(
+        write, lambda _: float(source.text.now), lambda last: 0, MaxIterations(3), rejudge=2, name="l",
+        workspace=source,
+    )  # fmt: skip
+    result = play(loop, 0)
+    assert (result.output, result.reported_score, source.text.now) == (2, 0.9, "0.9")
 
 
 def test_the_reported_score_is_the_mean_of_fresh_votes() -> None:

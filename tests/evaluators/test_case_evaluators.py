@@ -52,7 +52,8 @@ def test_a_case_cannot_name_programs_or_models(evaluator: dict[str, Any], messag
     result = scored(str.upper, [Case("x", evaluators=[evaluator], place="c.jsonl:1")])
     assert result.counts["errored"] == 1
     assert message in result.errors[0]["error"]
-    assert "c.jsonl:1: evaluators: " in result.errors[0]["error"]
+    assert result.errors[0]["error"].startswith("evaluators: ")
+    assert result.errors[0]["place"] == "c.jsonl:1"
 
 
 def test_a_checklist_passes_from_a_score() -> None:

@@ -468,7 +468,7 @@ class NoProgress(Value, Condition):
         >>> scores = enumerate((0.5, 0.5, 0.5), start=1)
         >>> history = History(Iteration(n, evaluation=Evaluation(score)) for n, score in scores)
         >>> NoProgress(patience=2).check(history).detail
-        'the score and the failing tests were the same for 2 iterations'
+        'no better score and no other failing tests for 2 iterations'
     """
 
     goal: ClassVar[bool] = False
@@ -487,7 +487,7 @@ def _same(history: History) -> str:
     last = history.last
     if last is not None and last.accepted is not None:
         return "no iteration was accepted"
-    return "the score and the failing tests were the same"
+    return "no better score and no other failing tests"
 
 
 @condition
@@ -585,5 +585,5 @@ class OnStall(Value):
         if len(found.ends) <= allowed or not found.stalled(history):
             return None
         count = len(found.ends)
-        times = "once" if count == 1 else f"{count} times"
-        return Stop(Reason.NO_PROGRESS, f"{_same(history)} for {self.patience} iterations, {times}")
+        times = f" (stall {count})" if count > 1 else ""
+        return Stop(Reason.NO_PROGRESS, f"{_same(history)} for {self.patience} iterations{times}")

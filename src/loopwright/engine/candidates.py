@@ -335,7 +335,7 @@ class Round:
         try:
             await self._run_all()
             self._check_enough()
-            self.attempt.stage = "evaluate"
+            self.attempt.stage = "choice"
             number = await self._chosen()
         except (Stopped, asyncio.CancelledError):
             self._take_best()

@@ -433,8 +433,10 @@ async def judge_sentences(loop_run: LoopRun, item: Iteration, history: History) 
     return replace(whole, feedback="\n".join([*texts, *whole.gaps]))
 
 
-async def evaluate_output_again(loop_run: LoopRun, stop: Stop, output: Json) -> float | None:
-    """Return the mean score of new votes on the output, which did not take part in its choice.
+async def evaluate_output_again(
+    loop_run: LoopRun, stop: Stop, output: Json, chosen: Iteration | None
+) -> float | None:
+    """Return the mean score of new votes on the output of an iteration, which did not take part in its choice.
 
     None if no evaluator scores the output, or if no time or budget is left.
     """
@@ -443,6 +445,8 @@ async def evaluate_output_again(loop_run: LoopRun, stop: Stop, output: Json) -> 
         return None
     scores = []
     try:
+        if loop_run.snapshots is not None and chosen is not None:
+            await loop_run.snapshots.show(chosen.files)  # in place are those of the last iteration
         for number in range(1, loop.rejudge + 1):
             loop_run.ctx.at(f"{loop_run.path}/rejudge/{number}")
             vote = as_evaluation(await loop_run.ctx.call("evaluate", loop.evaluate, output))

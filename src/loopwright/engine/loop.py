@@ -710,7 +710,8 @@ class LoopRun:
         stop = loop.ending(stop, self.history)
         # A loop that was cut short must end now, without further votes.
         if loop.rejudge and cut is None:
-            reported = await evaluate_output_again(self, stop, self._output(stop))
+            chosen = self._chosen(stop.reason)
+            reported = await evaluate_output_again(self, stop, self._output(stop), chosen)
         remarks = list(loop.remarks(stop, self.history))
         stop = run.cleaned_stop(stop)
         for code, remark in remarks:

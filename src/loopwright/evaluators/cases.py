@@ -393,7 +393,7 @@ def _with_own(evaluator: Step, case: Case) -> Step:
         return gates(evaluator, *map(evaluator_of_case, case.evaluators))
     except ConfigurationError as error:
         raise StepError(
-            f"{case.place or case.id}: evaluators: {error}", kind="bad_evaluator", retryable=False
+            f"evaluators: {error}", kind="bad_evaluator", retryable=False
         ) from error
 
 
@@ -453,6 +453,9 @@ def equals_expected(output: Json, ctx: Context) -> Evaluation:
     Returns:
         An evaluation with a verdict.
 
+    Raises:
+        StepError: without a case, or for a case that expects nothing.
+
     Example:
         >>> from loopwright import Case, evaluate_sync
         >>> cases = [Case("4 + 4", "8"), Case("2 + 2", "5")]
@@ -463,14 +466,21 @@ def equals_expected(output: Json, ctx: Context) -> Evaluation:
     if case is None:
         raise StepError("equals_expected: there is no case of a data set here", kind="no_case")
     expected = case.expected
+    if expected is None:
+        raise StepError(
+            f"equals_expected: case {case.id} has no `expected`; add it, or use another evaluator",
+            kind="no_expectation",
+            retryable=False,
+        )
     same = output == expected and type(output) is type(expected)
     if isinstance(output, str) and isinstance(expected, str):
         same = output.strip() == expected.strip()
     if same:
         return Evaluation(passed=True)
-    return Evaluation(
-        passed=False, feedback=f"expected {shortened(codec.text_of(expected), _SHOWN)}"
-    )
+    told = f"expected {shortened(codec.text_of(expected), _SHOWN)}"
+    if codec.text_of(output) == codec.text_of(expected):  # "18" and 18 look alike
+        told = f"expected {codec.encode(expected)}, not {codec.encode(output)}"
+    return Evaluation(passed=False, feedback=told)
 
 
 async def _look(digest: str, ctx: Context) -> Json:

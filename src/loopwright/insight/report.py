@@ -139,7 +139,7 @@ def _ticks(low: float, high: float, *, whole: bool = False) -> list[_Tick]:
 def points_svg(
     title: str, points: Sequence[tuple[float, float, str, str]], labels: tuple[str, str]
 ) -> str:
-    """Return an SVG plot of points, with a colour for each of at most three groups.
+    """Return an SVG plot of points, the first ones on top, with a colour for each of at most three groups.
 
     Args:
         title: what it shows.
@@ -162,7 +162,10 @@ def points_svg(
         legend=colours,
     )
     return plot.drawn(
-        [_Dot(plot.x(x), Estimate(y, y, y), text, colours[group]) for x, y, text, group in points]
+        [
+            _Dot(plot.x(x), Estimate(y, y, y), text, colours[group])
+            for x, y, text, group in reversed(points)
+        ]
     )
 
 

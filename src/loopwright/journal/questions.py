@@ -420,7 +420,7 @@ def checked(question: Question, value: Json) -> Json:
             or isinstance(picked["pick"], bool)
             or picked["pick"] not in numbers
         ):
-            raise _wrong_form(question, reply)
+            raise _wrong_form(question, picked.get("pick", reply))
         return picked
     if question.kind not in _FIELDS:
         return reply

@@ -85,9 +85,12 @@ def undominated(rows: Sequence[Sequence[float]]) -> list[int]:
     >>> undominated([[2.0, 1.0], [1.0, 1.0], [0.0, 3.0]])
     [0, 2]
     """
-    return [
-        place for place, row in enumerate(rows) if not any(_dominates(other, row) for other in rows)
-    ]
+    kept: list[int] = []
+    # In this order what dominates a row comes before it, and a row that is kept dominates it too.
+    for place in sorted(range(len(rows)), key=lambda place: list(rows[place]), reverse=True):
+        if not any(_dominates(rows[other], rows[place]) for other in kept):
+            kept.append(place)
+    return sorted(kept)
 
 
 def _marked(mark: _Mark, place: int, item: Iteration) -> _Mark:

@@ -195,7 +195,7 @@ class Failure(Value):
     """The failure of a step, as it is recorded.
 
     Args:
-        stage: `adapt`, `execute`, `evaluate` or `decide`.
+        stage: `adapt`, `execute`, `evaluate`, `choice` (among candidates), `until` or `decide`.
         kind: the cause in a word; see `loopwright.errors`.
         message: the cause as a sentence.
         path: the place in the run.

@@ -71,9 +71,8 @@ def compile_metric(compilation: Compilation, spec: MetricSpec, path: Location) -
         return None
     options: dict[str, Json] = spec.model_dump(include={"repeats", "take", "gates"})
     if (command := spec.command) is None:
-        pass_env = spec.pass_env
         return compilation.attempt(
-            path, lambda: metric_of(measurement, None, pass_env=pass_env, **options)
+            path, lambda: metric_of(measurement, None, pass_env=spec.pass_env, **options)
         )
     compilation.inside(spec.idea, (*path, "idea"))
     compilation.project.sent.append(Sent(f"{spec.idea} of the workspace"))

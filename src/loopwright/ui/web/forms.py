@@ -89,8 +89,12 @@ def form_of(question: Question) -> QuestionForm:
 def _buttons(question: Question) -> list[tuple[str, str]]:
     if question.kind != "choice":
         return _BUTTONS[question.kind]
-    numbers = [str(one["number"]) for one in question.request["candidates"]]
-    return [(number, f"Candidate {number}") for number in numbers]
+    # The first button is the one that stands out.
+    best = question.request["best"]
+    numbers = sorted(
+        (one["number"] for one in question.request["candidates"]), key=lambda one: one != best
+    )
+    return [(str(number), f"Candidate {number}") for number in numbers]
 
 
 def answer_of(question: Question, fields: Mapping[str, Json]) -> Json:

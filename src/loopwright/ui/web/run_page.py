@@ -532,7 +532,8 @@ def _front(marks: Sequence[Mark]) -> Points | None:
         (x, y, f"iteration {n}: {names[0]} {x:g}, {names[1]} {y:g}", "front" if own == "yes" else "others")
         for n, own, x, y, *_ in rows
     ]  # fmt: skip
-    title = f"Front: {len(best)} of {len(items)} iterations, which no other one beats in {' and '.join(names)} together"
+    together = f"{', '.join(names[:-1])} and {names[-1]}"
+    title = f"Front: {len(best)} of {len(items)} iterations, which no other one beats in {together} together"
     # Safe markup: `points_svg` escapes its texts.
     drawing = Markup(points_svg(f"{names[0]} and {names[1]}", points, (names[0], names[1])))  # noqa: S704
     return Points(texts.one_line(title), ["Iteration", "Front", *names], rows, drawing)

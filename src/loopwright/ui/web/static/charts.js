@@ -8,7 +8,8 @@ const SHOWN = {
   cost: (v) => `$${v.toFixed(v < 0.01 ? 4 : 2)}`,
   time: (v) => (v < 1 ? `${+(v * 1000).toFixed(v < 0.01 ? 1 : 0)} ms` : `${v.toFixed(1)} s`),
 };
-const shown = (kind) => SHOWN[kind] ?? ((v) => String(+v.toPrecision(6)));
+const number = (v) => (Math.abs(v) < 1e6 ? String(+v.toPrecision(6)) : (+v.toPrecision(6)).toExponential());
+const shown = (kind) => SHOWN[kind] ?? number;
 const plots = new Map(); // the uPlot object of each chart element
 
 const points = (section) => JSON.parse(section.dataset.points);
