@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import sys
+from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, groupby, zip_longest
-from operator import attrgetter
 from pathlib import Path
 from random import Random
-from typing import NamedTuple, overload
+from typing import overload
 
 from ..errors import ConfigurationError, nearest
 from ..records.codec import number
@@ -61,7 +62,8 @@ class Dataset:
         salt: str = "",
     ) -> None:
         source = Held(name, enumerate(cases, start=1), lambda case, _: case)
-        self._kept = self._all = _scanned(name, [("", source)], _splitter(split, salt))
+        self._index = _scanned(name, [("", source)], _splitter(split, salt))
+        self._places: Sequence[int] = range(len(self._index.ids))
         self.name = name
         self.digest = hashlib.sha256("".join(self.digests).encode()).hexdigest()
 
@@ -115,7 +117,7 @@ class Dataset:
                 (name, open_source(file, f"{path.name}/{file.name}" if name else file.name, layout))
                 for name, file in files.items()
             ]
-            kept = _scanned(path.name, sources, split_of)
+            index = _scanned(path.name, sources, split_of)
         except OSError as error:
             why = error.strerror or type(error).__name__
             raise ConfigurationError(f"{str(path)!r} cannot be read: {why}") from error
@@ -123,7 +125,7 @@ class Dataset:
             names = ", ".join(f"`{name}`" for name in layout.missing)
             raise ConfigurationError(f"{path.name}: no case has {names}, which `fields` names")
         whole = cls.__new__(cls)
-        whole._kept = whole._all = kept
+        whole._index, whole._places = index, range(len(index.ids))
         whole.name = path.name
         whole.digest = digests[0]
         if len(digests) > 1:
@@ -133,12 +135,12 @@ class Dataset:
     @property
     def ids(self) -> list[str]:
         """The IDs in order, without reading the cases again."""
-        return [one.id for one in self._kept]
+        return [self._index.ids[place] for place in self._places]
 
     @property
     def digests(self) -> list[str]:
         """The digests of the cases in order, without reading them again."""
-        return [one.digest for one in self._kept]
+        return list(map(self._index.digest, self._places))
 
     @property
     def cases_digest(self) -> str:
@@ -148,29 +150,29 @@ class Dataset:
     @property
     def whole(self) -> Dataset:
         """All cases of the file, of every split."""
-        return self._part(self._all)
+        return self._part(range(len(self._index.ids)))
 
     @property
     def groups(self) -> list[str]:
         """The groups of the cases in order, "" for a case without one, without reading them again."""
-        return [one.group for one in self._kept]
+        return [self._index.groups[place] for place in self._places]
 
     @property
     def weights(self) -> list[float]:
         """The weights of the cases in order, without reading them again."""
-        return [one.weight for one in self._kept]
+        return [self._index.weights[place] for place in self._places]
 
     @property
     def splits(self) -> dict[str, int]:
         """The number of cases in each split; empty without splits."""
-        counts = Counter(one.split for one in self._kept)
+        counts = Counter(map(self._index.splits.__getitem__, self._places))
         return {name: counts[name] for name in SPLITS if counts[name]}
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._places)
 
     def __iter__(self) -> Iterator[Case]:
-        return _read(self._kept)
+        return self._index.read(self._places)
 
     @overload
     def __getitem__(self, place: int) -> Case: ...
@@ -179,8 +181,8 @@ class Dataset:
     def __getitem__(self, place: int | slice) -> Case | Dataset:
         """Return the case at a place, from 0, or the data set of a slice."""
         if isinstance(place, slice):
-            return self._part(self._kept[place])
-        return next(_read([self._kept[place]]))
+            return self._part(self._places[place])
+        return next(self._index.read([self._places[place]]))
 
     def __repr__(self) -> str:
         return f"Dataset({self.name!r}, {len(self):,} cases)"
@@ -206,7 +208,7 @@ class Dataset:
         if not found:
             return self
         wanted = splits or found.keys() - {HELD_OUT}
-        return self._part([one for one in self._kept if one.split in wanted])
+        return self._part([place for place in self._places if self._index.splits[place] in wanted])
 
     def sample(self, size: int, random: Random) -> Dataset:
         """Return this many different cases, drawn at random; all if there are not more.
@@ -218,7 +220,7 @@ class Dataset:
         """
         if size >= len(self):
             return self
-        return self._at(random.sample(range(len(self)), size))
+        return self._part(sorted(random.sample(self._places, size)))
 
     def minibatches(self, size: int, random: Random) -> Iterator[Dataset]:
         """Yield minibatches of this size without end.
@@ -235,11 +237,11 @@ class Dataset:
             batch, waiting = waiting[:size], waiting[size:]
             if len(batch) < size:
                 # The rest of one epoch and the beginning of the next one.
-                drawn = random.sample(range(len(self)), len(self))
+                drawn = random.sample(self._places, len(self))
                 taken = set([place for place in drawn if place not in batch][: size - len(batch)])
                 waiting = [place for place in drawn if place not in taken]
                 batch += taken
-            yield self._at(batch)
+            yield self._part(sorted(batch))
 
     def first_change(self, recorded: Iterable[tuple[str, str]]) -> str:
         """Return a sentence about the first case that differs from what was recorded, or "".
@@ -258,7 +260,7 @@ class Dataset:
                 continue
             if item is None:
                 return f"{self.name}: the case {then[0]!r} is missing"
-            place = self._kept[at].place
+            place = self._index.place(self._places[at])
             if then is None:
                 return f"{place}: the case {item[0]!r} is new"
             if then[0] == item[0]:
@@ -266,13 +268,10 @@ class Dataset:
             return f"{place}: the case {item[0]!r} stands where {then[0]!r} was"
         return ""
 
-    def _at(self, places: Iterable[int]) -> Dataset:
-        return self._part([self._kept[place] for place in sorted(places)])
-
-    def _part(self, kept: list[_Kept]) -> Dataset:
+    def _part(self, places: Sequence[int]) -> Dataset:
         part = Dataset.__new__(Dataset)
-        part._kept, part._all = kept, self._all
-        part.name, part.digest = self.name, self.digest
+        part._index, part.name, part.digest = self._index, self.name, self.digest
+        part._places = places if isinstance(places, range) else array("Q", places)
         return part
 
 
@@ -322,80 +321,90 @@ def _splitter(split: Mapping[str, float] | None, salt: str) -> Callable[[str], s
     return split_of
 
 
-class _Kept(NamedTuple):
-    """What is kept of a case in memory."""
+class _Index:
+    """What is kept of every case, in columns, because an object for each of 100,000 cases needs twice the memory."""
 
-    id: str
-    digest: str
-    group: str
-    weight: float
-    split: str
-    source: Source
-    offset: int
-    line: int
+    def __init__(self) -> None:
+        self.ids: list[str] = []
+        self.groups: list[str] = []
+        self.splits: list[str] = []
+        self.sources: list[Source] = []
+        self.weights = array("d")
+        self.offsets = array("Q")
+        self.lines = array("L")
+        self._digests = bytearray()
 
-    @property
-    def place(self) -> str:
-        return f"{self.source.name}:{self.line}"
+    def add(self, case: Case, split: str, source: Source, offset: int, line: int) -> None:
+        """Keep what is needed of a case and its row."""
+        self.ids.append(case.id)
+        self.groups.append(sys.intern(case.group))  # one text for equal groups
+        self.splits.append(split)
+        self.sources.append(source)
+        self.weights.append(case.weight)
+        self.offsets.append(offset)
+        self.lines.append(line)
+        self._digests += bytes.fromhex(case.digest)
+
+    def digest(self, number: int) -> str:
+        return self._digests[16 * number : 16 * number + 16].hex()
+
+    def place(self, number: int) -> str:
+        return f"{self.sources[number].name}:{self.lines[number]}"
+
+    def read(self, numbers: Iterable[int]) -> Iterator[Case]:
+        """Yield cases, read again from their files.
+
+        Raises:
+            ConfigurationError: for a case that is not what it was when it was loaded.
+        """
+        for source, run in groupby(numbers, self.sources.__getitem__):
+            items = list(run)
+            number = items[0]
+            cases = source.read((self.offsets[item], self.lines[item]) for item in items)
+            try:
+                for number, case in zip(items, cases, strict=True):
+                    if case.digest != self.digest(number):
+                        raise ConfigurationError("it is another case now")
+                    yield case
+            except (OSError, ConfigurationError) as error:
+                raise ConfigurationError(
+                    f"{self.place(number)}: the file was changed after it was loaded; load it again ({error})"
+                ) from error
 
 
 def _scanned(
     name: str, sources: Iterable[tuple[str, Source]], split_of: Callable[[str], str]
-) -> list[_Kept]:
+) -> _Index:
     """Return what is kept of the cases of a data set; each source may be a split.
 
     Raises:
         ConfigurationError: with every problem.
     """
-    kept: dict[str, _Kept] = {}  # by ID
+    index = _Index()
+    numbers: dict[str, int] = {}  # by ID
     split_of_group: dict[str, str] = {}
     problems: list[str] = []
     for own, source in sources:
         for offset, line, case, problem in source.scan():
             if case is not None:
-                key = case.group or case.id
-                split = own or split_of(key)
-                item = _Kept(
-                    case.id, case.digest, case.group, case.weight, split, source, offset, line
-                )
-                first = kept.setdefault(case.id, item)
-                if first is not item:
-                    problem = _repeated(first, item)
-                elif case.group and split_of_group.setdefault(case.group, split) != split:
-                    problem = f"the group {case.group!r} is also in {split_of_group[case.group]}"
+                split = own or split_of(case.group or case.id)
+                first = numbers.setdefault(case.id, len(index.ids))
+                if first < len(index.ids):
+                    problem = f"the ID {case.id!r} is already used at {index.place(first)}"
+                    if index.digest(first) == case.digest:
+                        problem = f"this is the case of {index.place(first)} again; remove one, or give each an `id`"
+                else:
+                    index.add(case, split, source, offset, line)
+                    if case.group and split_of_group.setdefault(case.group, split) != split:
+                        problem = (
+                            f"the group {case.group!r} is also in {split_of_group[case.group]}"
+                        )
             if problem:
                 problems.append(f"{source.name}:{line}: {problem}")
     if len(problems) > _SHOWN:
         problems[_SHOWN:] = [f"{name}: {len(problems) - _SHOWN:,} more problems"]
-    if not problems and not kept:
+    if not problems and not index.ids:
         problems.append(f"{name}: there is no case")
     if problems:
         raise ConfigurationError("\n".join(problems))
-    return list(kept.values())
-
-
-def _repeated(first: _Kept, again: _Kept) -> str:
-    if first.digest == again.digest:
-        return f"this is the case of {first.place} again; remove one, or give each an `id`"
-    return f"the ID {again.id!r} is already used at {first.place}"
-
-
-def _read(kept: Iterable[_Kept]) -> Iterator[Case]:
-    """Yield cases, read again from their files.
-
-    Raises:
-        ConfigurationError: for a case that is not what it was when it was loaded.
-    """
-    for source, run in groupby(kept, attrgetter("source")):
-        items = list(run)
-        one = items[0]
-        cases = source.read((item.offset, item.line) for item in items)
-        try:
-            for one, case in zip(items, cases, strict=True):
-                if case.digest != one.digest:
-                    raise ConfigurationError("it is another case now")
-                yield case
-        except (OSError, ConfigurationError) as error:
-            raise ConfigurationError(
-                f"{one.place}: the file was changed after it was loaded; load it again ({error})"
-            ) from error
+    return index
