@@ -154,6 +154,9 @@ def test_comparison_counts_pairs_and_what_does_not_pair() -> None:
     assert (one.paired, one.unpaired, one.difference) == (3, 3, 0.0)
     assert (one.wins, one.losses, one.ties, one.p, one.low) == (1, 1, 1, 1.0, None)
     assert statistics.compared({"a": 0.5}, {"a": 1.0}).p is None
+    # The test takes cases for independent, and those of a group are not.
+    assert statistics.compared(before, now, dict.fromkeys(before, "g")).p is None
+    assert statistics.compared(before, now, {"a": "g", "b": "h"}).p == 1.0
     assert statistics.compared({}, {"a": 1.0}) == (0, 1, None, None, None, 0, 0, 0, None)
     many = {n: n % 7 / 10 for n in range(60)}
     changed = {n: value + 0.1 + n % 3 / 100 for n, value in many.items()}

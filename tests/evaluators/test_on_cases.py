@@ -23,7 +23,7 @@ from loopwright import (
     sequence,
 )
 from loopwright.errors import ConfigurationError, ReplayMismatch
-from loopwright.evaluators import Minibatch
+from loopwright.evaluators import Minibatch, gates
 from loopwright.records import Result
 from loopwright.testing import run_virtual
 
@@ -286,6 +286,14 @@ def test_looks_count_the_held_out_cases_not_the_file() -> None:
     assert looks([case for case in cases if case.id != train[0]]) == 2
     first = next(case.id for case in cases if case.id in held_out)
     assert looks([case for case in cases if case.id != first]) == 1
+
+
+def test_cases_among_several_evaluators_have_a_front() -> None:
+    """After a check too, the iterations of a data set are compared case by case."""
+    several = gates(lambda factor: factor > 1, on_cases(length, list(WORDS)[:4], close))
+    result = played(counting_up(several, refine_from="pareto", max_iterations=2))
+    assert result.history[1].evaluation is not None
+    assert len(result.history[1].evaluation.details["samples"]["score"]) == 4
 
 
 def test_a_small_minibatch_warns() -> None:

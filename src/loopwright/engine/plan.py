@@ -16,7 +16,7 @@ from ..errors import ConfigurationError, nearest
 from ..records import History, Iteration, latest_kept, undominated
 from ..records.codec import Json, normalise, number
 from ..records.typed import Value
-from .step import Step
+from .step import Step, as_step
 
 if TYPE_CHECKING:
     from .loop_options import LoopOptions
@@ -178,10 +178,11 @@ def _compares(loop: LoopOptions[Any, Any]) -> bool:
     """Return whether the iterations of a loop have several values: cases, or several objectives."""
     if loop.measured is not None and len(loop.measured.objectives) > 1:
         return True
-    step = loop.evaluate
-    while isinstance(inner := getattr(step, "inner", None), Step):
-        step = inner
-    return bool(getattr(step, "has_cases", False))
+    return loop.evaluate is not None and _has_cases(as_step(loop.evaluate))
+
+
+def _has_cases(step: Step) -> bool:
+    return getattr(step, "has_cases", False) or any(map(_has_cases, step.parts()))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -68,12 +68,13 @@ steps:
     loop:
       execute: {set: "a{{ loop.vary }}"}
       max_iterations: 1
+      evaluate: {checklist: [{name: loud, contains: "!"}]}
       candidates: {n: 2, vary: ["", "!"], pick: ask}
 """
 
 
 def test_a_person_chooses_a_candidate_on_the_page(browser: Any, server: Server) -> None:
-    """All of them are shown, each has a button, and another number is refused."""
+    """All of them are shown, each has a button, that of the best one first, and another number is refused."""
     (server.folder / "titles.yaml").write_text(CHOICE, "utf-8")
     call(server.folder, "run", "titles.yaml", "--run-id", "titles-1")
     body = {"path": "titles/title/1/choice", "choice": "3"}
@@ -82,6 +83,7 @@ def test_a_person_chooses_a_candidate_on_the_page(browser: Any, server: Server) 
     with visiting(browser, server, at="/runs/titles-1") as page:
         form = page.locator("form.question")
         assert "candidate 2" in (form.text_content() or "")
+        assert form.locator("button[name=choice]").first.inner_text() == "Candidate 2"
         form.get_by_role("button", name="Candidate 2", exact=True).click()
         page.wait_for_selector("#head[data-status=satisfied], #head[data-status=exhausted]")
         assert page.text_content("#output") == "a!"
