@@ -25,13 +25,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.search.confirm import Noise, every_fifth, simulate
-from loopwright import Case, Confirm, Context, Dataset, Loop, MaxIterations, run
+from loopwright import Case, Confirm, Context, Dataset, Iteration, Loop, MaxIterations, run
 from loopwright._statistics import t_quantile, wilson
 from loopwright.evaluators import on_cases
 
 PROPOSALS, SHARE = 100, 0.2
 EFFECTS = (0.0, 1.0, 2.0, 3.0)
 CASES = 20
+SCALE = 1000.0  # standard deviations in the range of a score, so that none leaves it
 K_OF_RULE = 5  # paired evaluations of the rule after cap-evolve
 WIDTH = 34
 PEERS = Path(__file__).with_name("peers") / "noop.jsonl"
@@ -100,10 +101,18 @@ def measure(output: Mapping[str, float], ctx: Context) -> dict[str, Any]:
     return {"metrics": {"value": output["true"] + ctx.random.gauss(0.0, 1.0)}}
 
 
-def case_value(output: Mapping[str, float], ctx: Context) -> dict[str, Any]:
+def case_score(output: Mapping[str, float], ctx: Context) -> dict[str, Any]:
     """Return the true value with noise and the difficulty of the case; the mean of all has the deviation 1."""
     own = ctx.random.gauss(0.0, math.sqrt(CASES))
-    return {"metrics": {"value": output["true"] + ctx.case.inputs + own}}
+    return {"score": 0.5 + (output["true"] + ctx.case.inputs + own) / SCALE}
+
+
+def claimed(item: Iteration[Any] | None, cases: int) -> float:
+    """Return the value on record, and not the sum of the changes: the true value of the beginning is 0."""
+    if item is None:
+        return 0.0
+    evaluation = item.evaluation
+    return (evaluation.score - 0.5) * SCALE if cases else evaluation.metrics["value"]
 
 
 def contest(effect: float, cases: int) -> Loop[Any, Any]:
@@ -111,8 +120,12 @@ def contest(effect: float, cases: int) -> Loop[Any, Any]:
     evaluate: Any = measure
     if cases:
         draw = random.Random(5)
-        data = Dataset([Case(draw.gauss(0, 5), id=f"c{n}") for n in range(cases)], name="contest")
-        evaluate = on_cases(lambda output: output, data, case_value)
+        hard = [draw.gauss(0, 5) for _ in range(cases)]
+        # The difficulties sum to 0, so that the true mean of the beginning is 0.
+        mean = statistics.fmean(hard)
+        data = Dataset([Case(h - mean, id=f"c{n}") for n, h in enumerate(hard)], name="contest")
+        # With the score as the objective, a confirmation compares case by case.
+        evaluate = on_cases(lambda output: output, data, case_score)
     return Loop(
         lambda parent, ctx: propose(parent, ctx, effect),
         evaluate,
@@ -120,7 +133,7 @@ def contest(effect: float, cases: int) -> Loop[Any, Any]:
         MaxIterations(PROPOSALS),
         name="contest",
         baseline=True,
-        metrics={"value": "maximise"},
+        metrics={"score" if cases else "value": "maximise"},
         confirm=Confirm(alpha=0.05),
     )
 
@@ -135,8 +148,7 @@ async def ours(effect: float, runs: int, cases: int) -> Row:
         accepted = [item for item in result.history if item.accepted]
         last = accepted[-1] if accepted else None
         row.add(
-            # The value on record, and not the sum of the changes: the true value of the beginning is 0.
-            claimed=0.0 if last is None else last.evaluation.metrics["value"],
+            claimed=claimed(last, cases),
             true=0.0 if last is None else last.output["true"],
             accepted=[item.output["gain"] for item in accepted],
             offered=sum(item.output["gain"] > 0 for item in result.history),

@@ -81,7 +81,7 @@ PICTURES = (
         ("#run", ".chart", "tr.iteration"),
     ),
     *(
-        Picture(name, f"/runs/{name}", 1180, 1180, ("#run", ".chart", "tr.iteration"))
+        Picture(name, f"/runs/{name}", 1180, 800, ("#run", ".chart", "tr.iteration"))
         for name in ("prompt-search", "tune-training", "bin-packing")
     ),
 )

@@ -465,7 +465,8 @@ def _branches(marks: Sequence[Mark], best: int) -> list[Branch]:
     if all(item.parent is None and item.chain == 1 for item in items):
         return []
     chains = {item.number: item.chain for item in items}
-    across = min(_STEP, 1600 / max(1, len(items)))
+    # In the width of the page, as long as the iterations can be told apart.
+    across = max(6, min(_STEP, 640 / max(1, len(items))))
     made = []
     for item in items:
         parent = item.continues_from
