@@ -392,9 +392,7 @@ def _with_own(evaluator: Step, case: Case) -> Step:
     try:
         return gates(evaluator, *map(evaluator_of_case, case.evaluators))
     except ConfigurationError as error:
-        raise StepError(
-            f"evaluators: {error}", kind="bad_evaluator", retryable=False
-        ) from error
+        raise StepError(f"evaluators: {error}", kind="bad_evaluator", retryable=False) from error
 
 
 def cases_of(dataset: Dataset | str | Path | Iterable[Case]) -> Dataset:
