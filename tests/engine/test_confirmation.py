@@ -284,6 +284,28 @@ def test_a_data_set_is_compared_by_case() -> None:
     assert third.score != record["screening"]
 
 
+def test_a_metric_of_cases_is_compared_by_case() -> None:
+    """A metric that the cases have is tested by their differences too, also with repetitions and several shards."""
+
+    def cost(gain: float, ctx: Context) -> Any:
+        number = 10 * ctx.case.inputs
+        return {"metrics": {"cost": number - gain + random.Random(ctx.path).gauss(0, 0.1)}}
+
+    gains = (0.3, 0.3, 0.7)
+    loop = Loop(
+        lambda _, ctx: gains[ctx.iteration - 1],
+        on_cases(lambda gain: gain, [Case(n, id=f"c{n}") for n in range(300)], cost, repeat=2),
+        lambda last: 0, name="fit", metrics={"cost": "minimise"}, confirm=Confirm(), max_iterations=3,
+    )  # fmt: skip
+    result = run_sync(loop, 0)
+    assert [item.accepted for item in result.history] == [True, False, True]
+    record = records(result)[2]
+    # The cases differ by far more than the gain, so only their differences show it.
+    assert (len(record["candidate"]), record["df"]) == (1, 299)
+    samples = result.history[2].evaluation.details["samples"]["cost"]
+    assert len(samples) == 300 and samples["c7"] == pytest.approx(69.3, abs=0.5)
+
+
 def test_a_changed_limit_divides_what_is_left() -> None:
     """The limit of the moment is on record, and the level of the next test follows from what is left of alpha."""
     journal, asked = MemoryJournal(), list[str]()

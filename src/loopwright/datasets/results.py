@@ -105,6 +105,14 @@ class Scores:
             for name, parts in sorted(sums.items())
         }
 
+    def by_case(self) -> dict[str, dict[str, float]]:
+        """Return the means of each metric by case, which the shards of a loop have."""
+        found: dict[str, dict[str, float]] = {}
+        for number in sorted(self._shards):
+            for name, means in self._shards[number].get("by_case", {}).items():
+                found.setdefault(name, {}).update(means)
+        return found
+
     def summary(self, used: str, most: int = _ERRORS) -> dict[str, Json]:
         """Return the scores as the JSON of an `EvalResult` has them."""
         counts = Counter(row[2] for row in self.rows())

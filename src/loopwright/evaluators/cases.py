@@ -338,12 +338,16 @@ class _Shard:
         plan = self.plan
         places = [(one, n) for one in self.part.ids for n in range(1, plan.repeat + 1)]
         kept: dict[str, Json] = {"rows": [self.rows[place] for place in places]}
-        # In the order of the file, because a sum of floats depends on it.
-        metrics = [self.metrics[place] for place in places if place in self.metrics]
-        names = sorted({name for one in metrics for name in one})
-        values = {name: [one[name] for one in metrics if name in one] for name in names}
-        if values:
-            kept["metrics"] = {name: [math.fsum(v), len(v)] for name, v in values.items()}
+        values: dict[str, dict[str, list[float]]] = {}  # of each metric, by case
+        for place in places:
+            for name, value in self.metrics.get(place, {}).items():
+                values.setdefault(name, {}).setdefault(place[0], []).append(value)
+        for name, cases in sorted(values.items()):
+            every = [value for found in cases.values() for value in found]
+            kept.setdefault("metrics", {})[name] = [math.fsum(every), len(every)]
+            if plan.of_value:  # a confirmation compares outputs case by case
+                means = {one: math.fsum(found) / len(found) for one, found in cases.items()}
+                kept.setdefault("by_case", {})[name] = means
         if self.worst:
             kept["worst"] = self.worst
         if self.errors:

@@ -227,7 +227,10 @@ class DatasetEvaluator(CompositeStep[object, Evaluation]):
             # A confirmation and a choice of parents compare outputs case by case.
             details={
                 self.name: summary,
-                "samples": {"score": {one: mean for (one, _), mean in means_of(rows).items()}},
+                "samples": {
+                    **scores.by_case(),
+                    "score": {one: mean for (one, _), mean in means_of(rows).items()},
+                },
             },
         )
 
