@@ -194,3 +194,7 @@ def test_few_held_out_cases_are_noted(tmp_path: Path) -> None:
     """A note of `check` says how many there are."""
     found = load(written(tmp_path, with_cases(("main.yaml", LOOP))), Settings(execute=False))
     assert any("few_held_out" in str(note) for note in found.notes)
+    # Of eight cases, the hash may hold out none.
+    few = EVAL.replace("{file: cases.jsonl,", "{file: cases.jsonl, split: {train: 99, test: 1},")
+    found = load(written(tmp_path, with_cases(("main.yaml", few))), Settings(execute=False))
+    assert [note for note in map(str, found.notes) if "no cases are held out" in note]

@@ -117,8 +117,12 @@ def _data(compilation: Compilation, spec: DatasetFile, at: Location) -> Dataset 
         data = Dataset.load(file, **options)
         splits = data.splits
         compilation.project.cases[file] = len(data.use())
-        if 0 < splits.get(HELD_OUT, 0) < FEW:
-            what = f"{splits[HELD_OUT]} cases are held out, and the mean of fewer than {FEW} says little"
+        held = splits.get(HELD_OUT, 0)
+        # A split of a few cases by hash may leave it empty.
+        if held < FEW and HELD_OUT in {*splits, *(spec.split or ())}:
+            what = (
+                f"{held or 'no'} cases are held out, and the mean of fewer than {FEW} says little"
+            )
             note = compilation.source.problem(at, what, code="few_held_out")
             compilation.project.notes.append(note)
         return data
