@@ -193,8 +193,8 @@ class Proposals:
                 and (again := self.propose(number, plan, len(told))) != proposed
             ):
                 raise ReplayMismatch(
-                    f"{path}: cma proposes other parameters than it did; resume with the versions of cma and numpy "
-                    "of then, or rewind to before it",
+                    f"{path}: cma proposes other parameters than it did; resume with the space and with the "
+                    "versions of cma and numpy of then, or rewind to before it",
                     path=path,
                     recorded=codec.digest(proposed),
                     now=codec.digest(again),

@@ -148,9 +148,8 @@ class _Tree:
                 node.kind, node.name, node.status = "candidate", str(one.number), one.state
                 node.name += " (combination)" if one.combined else ""
                 said = one.feedback if one.error is None else one.error.message
-                node.text = " ".join(
-                    filter(None, [texts.score(one.score), _short(one.vary), _short(said)])
-                )
+                said = ": ".join(filter(None, [_short(one.vary), _short(said)]))
+                node.text = f"{texts.score(one.score)} {said}".strip()
             if (judge := self.nodes.get(f"{place}/evaluate")) is not None and judge.at < 0:
                 judge.status, judge.text = (
                     status_of(entry.value),
