@@ -134,7 +134,7 @@ async def test_the_files_of_a_data_set_travel(folder: Path) -> None:
     (folder / "cases").mkdir()
     (folder / "cases" / "train.jsonl").write_text('{"inputs": 1, "expected": 1}\n')
     (folder / "cases" / "validation.jsonl").write_text(
-        '{"inputs": 2, "expected": 2}\n{"inputs": 3}\n'
+        '{"inputs": 2, "expected": 2}\n{"inputs": 3, "expected": 4}\n'
     )
     _, source = carried(folder)
     shutil.rmtree(folder)
