@@ -29,7 +29,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, Self
 
-from ..conditions import UNITS, Budget, amount
+from ..conditions import Budget, amount, tuned_budget
 from ..engine.budgets import Limit, Limits, SharedLimits, Spending, limits_of, strictest
 from ..engine.run import run
 from ..engine.run_state import Listener
@@ -734,10 +734,7 @@ class Worker:
         """
         source = row.source
         # Of the command that submitted it; of a document, they are in what it carries.
-        limits = {
-            unit: source[name] for name, unit in UNITS.items() if source.get(name) is not None
-        }
-        own = Budget(**limits) if limits else None, {"cache": source.get("cache")}
+        own = tuned_budget(None, source), {"cache": source.get("cache")}
         if (step := self._steps.get((row.name, row.fingerprint))) is not None:
             return _Runnable(step, *own)
         try:
