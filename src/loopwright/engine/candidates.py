@@ -668,8 +668,8 @@ class Round:
     def _rows(self, chosen: int) -> tuple[Candidate, ...]:
         """Return the row of each candidate."""
         last = max([self.count, *self.ended])
-        rows = (self._row(number, chosen) for number in range(1, last + 1))
-        return tuple(replace(row, combined=row.number > self.count) for row in rows)
+        rows = [self._row(number, chosen) for number in range(1, last + 1)]
+        return (*rows[: self.count], *(replace(row, combined=True) for row in rows[self.count :]))
 
     def _row(self, number: int, chosen: int) -> Candidate:
         path = self._place(number)
