@@ -341,9 +341,9 @@ METRICS = 5  # the place of the first metric in a point
 
 def measures_of(marks: Sequence[Mark]) -> dict[str, Measure]:
     """Return a measure of each declared metric, the objective first."""
-    measures = (one for _, item in marks for one in item.measures)
-    # An iteration without a value of the objective has none.
-    return {one.name: one for one in sorted(measures, key=lambda one: not one.objective)}
+    found = {one.name: one for _, item in marks for one in item.measures}
+    # The first iteration may have no value of the objective.
+    return dict(sorted(found.items(), key=lambda pair: not pair[1].objective))
 
 
 def points_of(marks: Iterable[Mark], metrics: Iterable[str]) -> list[list[Json]]:
