@@ -428,9 +428,10 @@ def compile_settings(
             or MAX_TOOL_CALLS,
         ),
     )
-    if result is not None:
-        compilation.project.asks.append((compilation.source.problem(at, ""), result))
-    if result is not None and result.cache is not None:
+    if result is None:
+        return None
+    compilation.project.asks.append((compilation.source.problem(at, ""), result))
+    if result.cache is not None:
         from ...models.cache import NEVER_KEPT, Caching  # few documents have one
 
         caching = Caching.of(result.cache)
