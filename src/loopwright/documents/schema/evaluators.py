@@ -174,7 +174,7 @@ class TestsSpec(Part):
 
 
 class JudgeModel(SettingsFields):
-    """The model of a judge, the limits of its calls, and the goal that it is told."""
+    """The model of a judge, the limits of its calls, and the goal in its prompt."""
 
     goal: str | None = Field(
         None, description="The goal of the work. Default: the input of the loop."
