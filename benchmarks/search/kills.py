@@ -1,4 +1,4 @@
-"""`kill -9` at random moments of a search: `optimise` with 500 iterations of 4 candidates and a hand-over, GEPA with 400 calls.
+"""`kill -9` after random numbers of calls of a search: `optimise` with 500 iterations of 4 candidates and a hand-over, GEPA with 400 calls.
 
 A child process runs the search on a journal and writes a line for each call that it pays. It is killed and started
 again, until it ends. The result must be that of a run that nobody disturbed, and nothing that had finished is paid again.
@@ -105,8 +105,14 @@ def start(kind: str, folder: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+def bill_of(folder: Path) -> Counter[str]:
+    """Return how often each call was paid."""
+    bill = folder / "bill"
+    return Counter(bill.read_text().split() if bill.exists() else ())
+
+
 def measure(kind: str, kills: int, chance: random.Random) -> bool:
-    """Kill a search at random moments, and compare it with the undisturbed run; print a row."""
+    """Kill a search after random numbers of calls, and compare it with the undisturbed run; print a row."""
     with tempfile.TemporaryDirectory() as name:
         whole, folder = Path(name, "whole"), Path(name, "killed")
         whole.mkdir(), folder.mkdir()
@@ -114,20 +120,21 @@ def measure(kind: str, kills: int, chance: random.Random) -> bool:
         process = start(kind, whole)
         expected, error = process.communicate()
         assert process.returncode == 0, error
-        seconds, killed = time.monotonic() - began, 0
+        seconds, killed, calls = time.monotonic() - began, 0, bill_of(whole)
         while True:
+            before = bill_of(folder)
+            more = chance.randint(1, 2 * len(calls) // kills)
             process = start(kind, folder)
-            try:
-                longest = max(2.0, 2 * seconds / kills)
-                wait = chance.uniform(0.5, longest) if killed < kills else None
-                found, error = process.communicate(timeout=wait)
+            if killed == kills or more >= len(calls.keys() - before.keys()):
+                found, error = process.communicate()
                 break
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.communicate()
-                killed += 1
+            while process.poll() is None and bill_of(folder).total() < before.total() + more:
+                time.sleep(0.002)
+            process.kill()
+            process.communicate()
+            killed += 1
         assert process.returncode == 0, error
-        paid = [Counter(Path(at, "bill").read_text().split()) for at in (whole, folder)]
+        paid = calls, bill_of(folder)
         again = paid[1].total() - len(paid[1])
         same = found == expected and set(paid[0]) == set(paid[1])
         flight = 8 * killed
