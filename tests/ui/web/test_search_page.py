@@ -128,6 +128,7 @@ def test_measurements_and_fronts_are_points_with_a_table(browser: Any, server: S
         assert names[:2] == ["<b>loss", "seconds"]
         page.check("input[name=metric-1]")
         page.click("details.numbers summary")
+        page.wait_for_selector(".numbers tr")  # the browser tells of an opened part later
         table = page.locator(".numbers tr").all_inner_texts()
         assert [row.split("\t")[2] for row in table] == ["seconds", "4", "4", "4", "5"]
         page.locator("button.open").nth(3).click()
